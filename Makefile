@@ -1,0 +1,93 @@
+# Everything happens inside .venv and build/; nothing is installed globally.
+#   make run     set up on first use, then show the demo
+#   make test    every check that has to pass before a change goes in
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+BUILD  := build
+LOCK   := requirements.lock
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup run test lint types imports unit docs wheel format lock bench clean
+
+help:
+	@echo "make run      the demo"
+	@echo "make test     all checks: lint types imports unit docs wheel"
+	@echo "make format   rewrite the sources in the house format"
+	@echo "make lock     refresh $(LOCK) from pyproject.toml (LOCK_FLAGS=--upgrade moves every pin)"
+	@echo "make bench    the benchmarks, which no other target runs"
+	@echo "make clean    remove $(VENV), $(BUILD) and caches"
+
+# ---------------------------------------------------------------- set-up, repeated only when its inputs change
+
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found; name a Python 3.11 or newer with: make PYTHON=..."; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit("cavity needs Python 3.11 or newer, but $(PYTHON) is %d.%d; name another one with: make PYTHON=..." % v[:2] if v < (3, 11) else 0)'
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.locked: $(LOCK) $(VENV)/.created
+	$(PIP) install -qq --requirement $(LOCK)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml src/cavity/_version.py $(VENV)/.locked
+	$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	$(PIP) check
+	@touch $@
+
+setup: $(VENV)/.installed
+
+# ---------------------------------------------------------------- what people ask for
+
+run: setup
+	$(BIN)/cavity demo
+
+test: lint types imports unit docs wheel
+	@echo "All checks passed."
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+imports: setup
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(BUILD)/site
+
+# The wheel is tried where nothing else is: an empty environment, outside the source tree.
+wheel: setup
+	rm -rf $(BUILD)/wheel && mkdir -p $(BUILD)/wheel
+	$(BIN)/python -m build --wheel --no-isolation --outdir $(BUILD)/wheel . >$(BUILD)/wheel/build.log || { cat $(BUILD)/wheel/build.log; exit 1; }
+	sed -e '/^ *--hash/d' -e 's/ *\\$$//' $(LOCK) >$(BUILD)/wheel/constraints.txt
+	$(BIN)/python -m venv $(BUILD)/wheel/venv
+	$(BUILD)/wheel/venv/bin/python -m pip --disable-pip-version-check install -qq --constraint $(BUILD)/wheel/constraints.txt $(BUILD)/wheel/*.whl
+	cd $(BUILD)/wheel && venv/bin/python -I -c 'import cavity, pathlib; assert (pathlib.Path(cavity.__file__).parent / "py.typed").is_file()'
+	cd $(BUILD)/wheel && venv/bin/cavity --help >/dev/null
+	cd $(BUILD)/wheel && venv/bin/cavity reproduce list >/dev/null
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: setup
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet $(LOCK_FLAGS) --output-file $(LOCK)
+
+bench: setup
+	@test -d benchmarks || { echo "There is no benchmarks/ folder in this tree."; exit 1; }
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+clean:
+	rm -rf $(VENV) $(BUILD) dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

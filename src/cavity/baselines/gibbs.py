@@ -1,0 +1,170 @@
+"""Gibbs sampling with hidden indicators (thesis 3.2.2), with and without averaging of the conditional densities.
+
+Given θ, each observation is assigned to a component with its posterior probability; given the assignments, θ has a
+Gaussian (clutter) or Dirichlet (mixture weights) density and is drawn from it. The average of those conditional
+densities estimates the posterior better than the draws do (Gelfand & Smith 1990).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from cavity.baselines.base import (
+    CLUTTER,
+    LOG_2PI,
+    MIXTURE,
+    ClutterData,
+    Estimate,
+    MixtureData,
+    as_problem,
+    checkpoints,
+    clutter_data,
+    dirichlet_moments,
+    mixture_data,
+    repetitions,
+    unsupported,
+)
+
+
+class Chain(NamedTuple):
+    """The draws (S, d) after burn-in, with mean and covariance of the conditional density each was drawn from.
+
+    concentrations: of the conditional Dirichlets, None for clutter. scalar: whether θ is a number.
+    evaluations: of the whole run. skipped: those of the burn-in.
+    """
+
+    samples: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+    concentrations: np.ndarray | None
+    scalar: bool
+    evaluations: int
+    skipped: int
+
+
+def gibbs(
+    problem: Any,
+    samples: int = 2000,
+    burn_in: int = 100,
+    seed: int | np.random.Generator = 0,
+    averaging: bool = False,
+    start: Any = None,
+) -> Estimate:
+    """Mean and covariance from a Gibbs chain; it has no evidence.
+
+    averaging: average the conditional means and covariances instead of the draws themselves.
+    """
+    return summarise(gibbs_chain(problem, samples, burn_in, seed, start), averaging)
+
+
+def gibbs_chain(
+    problem: Any, samples: int = 2000, burn_in: int = 100, seed: int | np.random.Generator = 0, start: Any = None
+) -> Chain:
+    """Run the chain; `summarise` and `gibbs_density` read it. start: the first θ (or weights w)."""
+    problem = as_problem(problem)
+    if samples < 1 or burn_in < 0:
+        raise ValueError(f"samples must be at least 1 and burn_in not negative; found {samples} and {burn_in}.")
+    rng = np.random.default_rng(seed)
+    if (mixture := mixture_data(problem)) is not None:
+        return mixture_chain(mixture, samples, burn_in, rng, start)
+    if (clutter := clutter_data(problem)) is not None:
+        return clutter_chain(clutter, samples, burn_in, rng, start)
+    raise unsupported("gibbs", problem, CLUTTER, MIXTURE)
+
+
+def clutter_chain(data: ClutterData, samples: int, burn_in: int, rng: np.random.Generator, start: Any) -> Chain:
+    """c_i ~ Bernoulli(r_i(θ)), then θ ~ N((Λ₀ + N)⁻¹ (Λ₀ m₀ + Σ_{c_i = 1} x_i), (Λ₀ + N)⁻¹)."""
+    index = repetitions("gibbs", data.copies)
+    single = data._replace(x=data.x[index], copies=np.ones(index.size))
+    n, d = single.x.shape
+    theta = data.default_start() if start is None else np.asarray(start, float).reshape(d)
+    # The conditional precision Λ₀ + N I has the eigenvectors of the prior's, whatever N is.
+    eigenvalues, basis = np.linalg.eigh(data.prior.precision)
+    pull = basis.T @ data.prior.precision @ data.prior.mean
+    turned, background, constant = single.x @ basis, single.log_background, single.log_signal_constant
+    position = basis.T @ theta
+    draws, means, variances = np.empty((3, samples, d))
+    for sweep in range(-burn_in, samples):
+        log_signal = constant - 0.5 * np.sum((turned - position) ** 2, axis=1)
+        # P(c_i = 1) = r_i as a comparison of log odds with a logistic draw.
+        chosen = rng.logistic(size=n) < log_signal - background
+        variance = 1.0 / (eigenvalues + np.count_nonzero(chosen))
+        mean = variance * (pull + chosen @ turned)
+        position = mean + np.sqrt(variance) * rng.standard_normal(d)
+        if sweep >= 0:
+            draws[sweep], means[sweep], variances[sweep] = position, mean, variance
+    covariances = np.einsum("ij,sj,kj->sik", basis, variances, basis)
+    total = (burn_in + samples) * n
+    return Chain(draws @ basis.T, means @ basis.T, covariances, None, data.prior.scalar, total, burn_in * n)
+
+
+def mixture_chain(data: MixtureData, samples: int, burn_in: int, rng: np.random.Generator, start: Any) -> Chain:
+    """z_i ~ Categorical(w_k p_ik / Σ_j w_j p_ij), then w ~ Dirichlet(a + counts)."""
+    rows = data.log_densities[repetitions("gibbs", data.copies)]
+    n, components = rows.shape
+    prior = data.concentration
+    w = prior / prior.sum() if start is None else np.asarray(start, float)
+    draws, concentrations = np.empty((2, samples, components))
+    for sweep in range(-burn_in, samples):
+        with np.errstate(divide="ignore"):
+            # The largest of log probability plus Gumbel noise is a draw from the categorical distribution.
+            z = np.argmax(rows + np.log(w) + rng.gumbel(size=rows.shape), axis=1)
+        concentration = prior + np.bincount(z, minlength=components)
+        w = rng.dirichlet(concentration)
+        if sweep >= 0:
+            draws[sweep], concentrations[sweep] = w, concentration
+    moments = [dirichlet_moments(concentration) for concentration in concentrations]
+    means, covariances = (np.stack(part) for part in zip(*moments, strict=True))
+    return Chain(draws, means, covariances, concentrations, False, (burn_in + samples) * n, burn_in * n)
+
+
+def summarise(chain: Chain, averaging: bool = False) -> Estimate:
+    """Mean and covariance from the draws, or from their conditional densities: V[θ] = E V[θ|c] + V E[θ|c]."""
+    values = chain.means if averaging else chain.samples
+    each = (chain.evaluations - chain.skipped) // len(values)
+    running = np.cumsum(values, axis=0)
+
+    def shaped(mean: np.ndarray) -> Any:
+        return float(mean[0]) if chain.scalar else mean
+
+    trace = [
+        (chain.skipped + size * each, math.nan, shaped(running[size - 1] / size)) for size in checkpoints(len(values))
+    ]
+    mean = values.mean(axis=0)
+    gap = values - mean
+    covariance = gap.T @ gap / len(values)
+    if averaging:
+        covariance = covariance + chain.covariances.mean(axis=0)
+    spread = float(covariance[0, 0]) if chain.scalar else covariance
+    return Estimate(math.nan, shaped(mean), spread, chain.evaluations, trace)
+
+
+def gibbs_density(chain: Chain, grid: Any, averaging: bool = True) -> np.ndarray:
+    """The posterior density of a scalar θ (or of w₁ when K = 2) on an ascending grid, normalised.
+
+    averaging: the mean of the conditional densities; else the share of draws in the cell around each grid point.
+    """
+    points = np.asarray(grid, float)
+    concentrations = chain.concentrations
+    if chain.samples.shape[1] != (1 if concentrations is None else 2):
+        found = chain.samples.shape[1]
+        raise ValueError(f"gibbs_density draws a scalar θ or w₁ of K = 2; found samples of {found} numbers.")
+    if not averaging:
+        middles = 0.5 * (points[1:] + points[:-1])
+        edges = np.concatenate([[2 * points[0] - middles[0]], middles, [2 * points[-1] - middles[-1]]])
+        return np.histogram(chain.samples[:, 0], edges)[0] / (len(chain.samples) * np.diff(edges))
+    if concentrations is not None:
+        # Assignments repeat themselves: each distinct count is evaluated once.
+        distinct, times = np.unique(concentrations, axis=0, return_counts=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.stack([np.log(points), np.log1p(-points)], axis=1)
+            powers = np.where(distinct == 1.0, 0.0, (distinct - 1.0) * logs[:, None, :]).sum(axis=2)
+        log_parts = powers + gammaln(distinct.sum(axis=1)) - gammaln(distinct).sum(axis=1)
+    else:
+        pairs = np.column_stack([chain.means[:, 0], chain.covariances[:, 0, 0]])
+        distinct, times = np.unique(pairs, axis=0, return_counts=True)
+        gap = points[:, None] - distinct[:, 0]
+        log_parts = -0.5 * (gap**2 / distinct[:, 1] + np.log(distinct[:, 1]) + LOG_2PI)
+    return np.exp(logsumexp(log_parts + np.log(times / times.sum()), axis=1))

@@ -1,0 +1,73 @@
+"""Importance sampling from the prior, or likelihood-weighted sampling (2.4, 3.77–3.78)."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cavity.baselines.base import (
+    GAUSSIAN,
+    MIXTURE,
+    Estimate,
+    as_problem,
+    checkpoints,
+    gaussian_prior,
+    log_likelihood,
+    mixture_data,
+    site_count,
+    unsupported,
+)
+
+#: smallest weight a mixture component is given in a sample: a Dirichlet draw may underflow to 0
+TINY = 1e-300
+
+
+def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Generator = 0) -> Estimate:
+    """p(D) ≈ 1/S Σ_s p(D | θ_s) and E[θ | D] ≈ Σ θ_s p(D | θ_s) / Σ p(D | θ_s), θ_s from the prior (3.77–3.78).
+
+    The trace holds the estimates from the first S' samples, S' growing geometrically; the note gives the effective
+    sample size (Σ weights)² / Σ weights².
+    """
+    problem = as_problem(problem)
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1; found {samples}.")
+    rng = np.random.default_rng(seed)
+    mixture, prior = mixture_data(problem), gaussian_prior(problem)
+    if mixture is not None:
+        theta = np.maximum(rng.dirichlet(mixture.concentration, samples), TINY)
+        log_weights = log_likelihood(problem, theta)
+        scalar = False
+    elif prior is not None:
+        root = np.linalg.cholesky(prior.precision)
+        noise = rng.standard_normal((samples, prior.mean.size))
+        theta = prior.mean + np.linalg.solve(root.T, noise.T).T
+        log_weights = log_likelihood(problem, theta[:, 0] if prior.scalar else theta)
+        scalar = prior.scalar
+    else:
+        raise unsupported("importance", problem, GAUSSIAN, MIXTURE)
+    sites = site_count(problem)
+    trace = []
+    for size in checkpoints(samples):
+        log_z, mean, _ = weighted_moments(theta[:size], log_weights[:size])
+        trace.append((size * sites, log_z, float(mean[0]) if scalar else mean))
+    log_z, mean, covariance = weighted_moments(theta, log_weights)
+    if math.isfinite(log_z):
+        weights = np.exp(log_weights - log_weights.max())
+        note = f"Effective sample size {weights.sum() ** 2 / np.sum(weights**2):.1f} of {samples}."
+    else:
+        note = "Every sample has likelihood zero."
+    shaped = (float(mean[0]), float(covariance[0, 0])) if scalar else (mean, covariance)
+    return Estimate(log_z, *shaped, samples * sites, trace, note)
+
+
+def weighted_moments(theta: np.ndarray, log_weights: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """(log mean weight, weighted mean, weighted covariance); nan moments where all weights are zero."""
+    top = np.max(log_weights)
+    d = theta.shape[1]
+    if not np.isfinite(top):
+        return -math.inf, np.full(d, math.nan), np.full((d, d), math.nan)
+    weights = np.exp(log_weights - top)
+    total = weights.sum()
+    mean = weights @ theta / total
+    gap = theta - mean
+    return float(top + np.log(total / len(theta))), mean, (gap.T * (weights / total)) @ gap

@@ -1,0 +1,227 @@
+"""Laplace's method (2.5–2.9): a Gaussian with the curvature of the posterior at its mode.
+
+    clutter           EM to the mode, then (3.63–3.66)
+    mixture weights   the same in the softmax basis (MacKay 1998)
+    other             Newton's method with derivatives by JAX, under any Gaussian prior
+
+The trace applies (3.66) to every θ on the way, although the gradient is not zero there. Where −H is not positive
+definite the evidence and covariance are nan and the note says so.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import gammaln, logsumexp, roots_hermitenorm, softmax
+
+from cavity.baselines.base import (
+    GAUSSIAN,
+    LOG_2PI,
+    MIXTURE,
+    ClutterData,
+    Estimate,
+    GaussianPrior,
+    MixtureData,
+    as_problem,
+    clutter_data,
+    gaussian_prior,
+    mixture_data,
+    site_count,
+    sum_log_terms,
+    unsupported,
+)
+from cavity.inference.problem import Problem
+from cavity.numerics.precision import float64
+
+NOT_A_MAXIMUM = "The curvature −H is not positive definite: no Gaussian fits at this point."
+#: points of the tensor rule for the mean of a logistic-normal, at most
+MAX_HERMITE = 400_000
+#: rise of the log density that a Newton step promises (in squared posterior standard deviations) near the mode
+SMALL_GAIN = 1e-9
+
+Local = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+
+
+@float64
+def laplace(problem: Any, start: Any = None, tolerance: float = 1e-12, max_iterations: int = 5000) -> Estimate:
+    """N(θ̂, −H⁻¹) and p(D) ≈ p(D, θ̂) (2π)^{d/2} |−H|^{−1/2} (3.65–3.66).
+
+    start: θ (or the weights w) from which the mode is climbed to; by default the posterior mean if nothing were
+        clutter, the prior mean for other problems.
+    tolerance: the last step of EM, in posterior standard deviations (mixture weights: absolute).
+    """
+    problem = as_problem(problem)
+    if (mixture := mixture_data(problem)) is not None:
+        return mixture_laplace(mixture, start, tolerance, max_iterations)
+    if (clutter := clutter_data(problem)) is not None:
+        return clutter_laplace(clutter, start, tolerance, max_iterations)
+    if (prior := gaussian_prior(problem)) is not None:
+        return newton_laplace(problem, prior, start, max_iterations)
+    raise unsupported("laplace", problem, GAUSSIAN, MIXTURE)
+
+
+def gaussian_integral(value: float, hessian: np.ndarray) -> tuple[float, np.ndarray]:
+    """(log of (3.66), −H⁻¹), or nan where −H is not positive definite."""
+    if np.all(np.isfinite(hessian)):
+        eigenvalues, basis = np.linalg.eigh(-hessian)
+        if eigenvalues[0] > 0:
+            log_z = value + 0.5 * (eigenvalues.size * LOG_2PI - np.sum(np.log(eigenvalues)))
+            return float(log_z), (basis / eigenvalues) @ basis.T
+    return math.nan, np.full_like(hessian, math.nan)
+
+
+def clutter_curvature(data: ClutterData, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """log p(D, θ), the next θ of EM and H (3.63), all from one visit of the terms."""
+    r, rest = data.responsibilities(theta)
+    value = data.prior.log_density(theta[None])[0]
+    value += data.copies @ np.logaddexp(data.log_signal(theta), data.log_background)
+    following, precision = data.conditional(r)
+    gap = data.x - theta
+    return float(value), following, (gap.T * (data.copies * r * rest)) @ gap - precision
+
+
+def clutter_laplace(data: ClutterData, start: Any, tolerance: float, max_iterations: int) -> Estimate:
+    """EM: r_i at θ (3.64), then θ = (Λ₀ + Σ r_i)⁻¹ (Λ₀ m₀ + Σ r_i x_i)."""
+    theta = data.default_start() if start is None else np.asarray(start, float).reshape(data.x.shape[1])
+    trace: list[tuple[int, float, Any]] = []
+    note = f"EM did not reach the mode within {max_iterations} iterations."
+    log_z, covariance = math.nan, np.full((theta.size, theta.size), math.nan)
+    scale = np.sqrt(np.sum(data.copies) + np.max(np.linalg.eigvalsh(data.prior.precision)))
+    for iteration in range(1, max_iterations + 1):
+        value, following, hessian = clutter_curvature(data, theta)
+        log_z, covariance = gaussian_integral(value, hessian)
+        trace.append((iteration * len(data.x), log_z, data.prior.shaped(theta, covariance)[0]))
+        rounding = 8 * np.finfo(float).eps * np.max(np.abs(theta))
+        if np.max(np.abs(following - theta)) <= tolerance / scale + rounding:
+            note = ""
+            break
+        theta = following
+    if math.isnan(log_z):
+        note = NOT_A_MAXIMUM
+    return Estimate(log_z, *data.prior.shaped(theta, covariance), trace[-1][0], trace, note)
+
+
+def softmax_curvature(data: MixtureData, w: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Log density in the softmax basis, the next w of EM and the Hessian, at weights w.
+
+    w = softmax(b) with the last b fixed at 0. The Jacobian of dw/db is Π_k w_k, so the density of b is
+        Γ(A)/ΠΓ(a_k) Π_k w_k^{a_k} Π_i Σ_k w_k p_ik,
+        H = Σ_i (diag r_i − r_i r_iᵀ) − (A + n)(diag w − w wᵀ),        r_ik = w_k p_ik / Σ_j w_j p_ij,
+    the last row and column left out.
+    Which component is the reference does not matter: the change between two is linear with determinant ±1.
+    """
+    a, copies = data.concentration, data.copies
+    with np.errstate(divide="ignore"):
+        log_parts = np.log(w) + data.log_densities
+    log_terms = logsumexp(log_parts, axis=1)
+    r = np.exp(log_parts - log_terms[:, None])
+    value = copies @ log_terms + a @ np.log(w) + gammaln(a.sum()) - gammaln(a).sum()
+    total = a.sum() + copies.sum()
+    shares = copies @ r
+    hessian = np.diag(shares) - (r.T * copies) @ r - total * (np.diag(w) - np.outer(w, w))
+    return float(value), (a + shares) / total, hessian[:-1, :-1]
+
+
+def mixture_laplace(data: MixtureData, start: Any, tolerance: float, max_iterations: int) -> Estimate:
+    """EM for the mode in the softmax basis, w_k = (a_k + Σ_i r_ik)/(A + n); q is logistic-normal."""
+    w = data.concentration / data.concentration.sum() if start is None else np.asarray(start, float)
+    trace: list[tuple[int, float, Any]] = []
+    note = f"EM did not reach the mode within {max_iterations} iterations."
+    log_z, mean, covariance = math.nan, w, np.full((w.size, w.size), math.nan)
+    for iteration in range(1, max_iterations + 1):
+        value, following, hessian = softmax_curvature(data, w)
+        log_z, spread = gaussian_integral(value, hessian)
+        mean, covariance = logistic_normal(np.log(w[:-1] / w[-1]), spread)
+        trace.append((iteration * len(data.log_densities), log_z, mean))
+        if np.max(np.abs(following - w)) <= tolerance:
+            note = ""
+            break
+        w = following
+    if math.isnan(log_z):
+        note = NOT_A_MAXIMUM
+    elif np.isnan(mean).any():
+        note = f"The mean of a logistic-normal with K = {w.size} is not integrated."
+    return Estimate(log_z, mean, covariance, trace[-1][0], trace, note)
+
+
+def logistic_normal(centre: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of softmax(b, 0), b ~ N(centre, spread), by a tensor Gauss–Hermite rule."""
+    d = centre.size
+    order = min(64, int(MAX_HERMITE ** (1.0 / d)))
+    if np.isnan(spread).any() or order < 5:
+        return np.full(d + 1, math.nan), np.full((d + 1, d + 1), math.nan)
+    points, weights = roots_hermitenorm(order)
+    white = np.stack([axis.ravel() for axis in np.meshgrid(*[points] * d, indexing="ij")], axis=1)
+    weight = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * d, indexing="ij")), axis=0).ravel()
+    b = centre + white @ np.linalg.cholesky(spread).T
+    w = softmax(np.column_stack([b, np.zeros(len(b))]), axis=1)
+    mean = weight @ w
+    return mean, ((w - mean).T * weight) @ (w - mean)
+
+
+def derivatives(groups: tuple, mean: jax.Array, precision: jax.Array, scalar: bool, theta: jax.Array) -> Any:
+    """log joint at θ (d,) with gradient and Hessian."""
+
+    def joint(value: jax.Array) -> jax.Array:
+        gap = value - mean
+        return sum_log_terms(groups, value[0] if scalar else value) - 0.5 * gap @ precision @ gap
+
+    return joint(theta), jax.grad(joint)(theta), jax.hessian(joint)(theta)
+
+
+_derivatives = jax.jit(derivatives, static_argnums=3)
+
+
+def newton_laplace(problem: Problem, prior: GaussianPrior, start: Any, max_iterations: int) -> Estimate:
+    """Newton's method with |eigenvalues| of the curvature, so that every step climbs, and halved steps."""
+    d = prior.mean.size
+    constant = 0.5 * (prior.log_det - d * LOG_2PI)
+
+    def local(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        value, gradient, hessian = _derivatives(
+            problem.groups, jnp.asarray(prior.mean), jnp.asarray(prior.precision), prior.scalar, jnp.asarray(theta)
+        )
+        return float(value) + constant, np.asarray(gradient), np.asarray(hessian)
+
+    theta = prior.mean if start is None else np.asarray(start, float).reshape(d)
+    sites, visits = site_count(problem), 1
+    here = local(theta)
+    trace: list[tuple[int, float, Any]] = []
+    note = "No mode was found: the gradient is not zero at the last θ."
+    for _ in range(max_iterations):
+        trace.append((visits * sites, gaussian_integral(here[0], here[2])[0], prior.shaped(theta, np.eye(d))[0]))
+        if not all(np.all(np.isfinite(part)) for part in here):
+            break
+        eigenvalues, basis = np.linalg.eigh(-here[2])
+        sizes = np.maximum(np.abs(eigenvalues), 1e-12 * np.max(np.abs(eigenvalues)))
+        step = basis @ ((basis.T @ here[1]) / sizes)
+        gain = float(here[1] @ step)
+        if gain <= SMALL_GAIN:
+            note = ""
+        if gain <= SMALL_GAIN**2:
+            break
+        there, tried = climb(local, theta, here, step, gain)
+        visits += tried
+        if there is None:
+            break
+        theta, here = there
+    log_z, covariance = gaussian_integral(here[0], here[2])
+    if math.isnan(log_z):
+        note = NOT_A_MAXIMUM
+    return Estimate(log_z, *prior.shaped(theta, covariance), visits * sites, trace, note)
+
+
+def climb(local: Local, theta: np.ndarray, here: Any, step: np.ndarray, gain: float) -> tuple[Any, int]:
+    """The first θ + step/2^k that is higher, with its derivatives, and the visits made; None where there is none.
+
+    A gain that rounding of the density would hide is not tested for: Newton's method is in its quadratic end there.
+    """
+    for halving in range(40):
+        target = theta + step * 0.5**halving
+        there = local(target)
+        if gain <= SMALL_GAIN or there[0] > here[0] + 1e-4 * gain * 0.5**halving:
+            return (target, there), halving + 1
+    return None, 40

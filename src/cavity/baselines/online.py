@@ -1,0 +1,56 @@
+"""One-pass rules for mixture weights, older than ADF: Directed Decision and Probabilistic Teacher.
+
+Each observation is assigned to one component and the Dirichlet counts grow by one there (Bernardo & Girón 1988,
+Stephens 1997); ADF (3.94) shares the observation among the components instead. The evidence is estimated by the product
+of the one-step predictive probabilities Z_i = Σ_k p_ik a_k / Σ_k a_k (3.91).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cavity.baselines.base import (
+    MIXTURE,
+    Estimate,
+    as_problem,
+    dirichlet_moments,
+    mixture_data,
+    repetitions,
+    unsupported,
+)
+
+Rule = Callable[[np.ndarray], int]
+
+
+def directed_decision(problem: Any) -> Estimate:
+    """Each x_i is assigned to its most probable component, argmax_k p_ik a_k (the first of equals)."""
+    return one_pass("directed_decision", problem, lambda probabilities: int(np.argmax(probabilities)))
+
+
+def probabilistic_teacher(problem: Any, seed: int | np.random.Generator = 0) -> Estimate:
+    """Each x_i is assigned to a component drawn from its posterior probabilities, p_ik a_k / Σ_j p_ij a_j."""
+    rng = np.random.default_rng(seed)
+    return one_pass(
+        "probabilistic_teacher", problem, lambda probabilities: int(rng.choice(len(probabilities), p=probabilities))
+    )
+
+
+def one_pass(method: str, problem: Any, rule: Rule) -> Estimate:
+    """Visit the observations in their order; `rule` picks a component from its posterior probabilities."""
+    problem = as_problem(problem)
+    data = mixture_data(problem)
+    if data is None:
+        raise unsupported(method, problem, MIXTURE)
+    concentration = data.concentration.copy()
+    rows = data.log_densities[repetitions(method, data.copies)]
+    log_evidence, trace = 0.0, []
+    for count, row in enumerate(rows, start=1):
+        # p_ik is used up to its largest entry, which log_evidence gets back.
+        top = row.max()
+        parts = np.exp(row - top) * concentration
+        log_evidence += float(top + np.log(parts.sum() / concentration.sum()))
+        concentration[rule(parts / parts.sum())] += 1.0
+        trace.append((count, log_evidence, concentration / concentration.sum()))
+    mean, covariance = dirichlet_moments(concentration)
+    return Estimate(log_evidence, mean, covariance, len(rows), trace)

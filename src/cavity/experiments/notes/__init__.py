@@ -1,0 +1,3 @@
+"""Figures of the lecture notes on expectation propagation."""
+
+DOCUMENT = "Lecture notes on expectation propagation"

@@ -1,0 +1,119 @@
+"""What several experiments need: synthetic data, stacked runs of EP, the path of a run, densities of answers."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import cavity
+from cavity.baselines import Estimate, exact
+from cavity.inference.solution import CODES, Status
+from cavity.numerics.precision import float64, to_numpy
+
+#: the clutter problem of the thesis: θ = 2, half of the points clutter of variance 10 (figures 3-2, 3-5, 3-6)
+THETA, CLUTTER_SHARE, CLUTTER_SD = 2.0, 0.5, 10.0**0.5
+
+
+def clutter_sets(seed: int, count: int, n: int) -> np.ndarray:
+    """`count` data sets of n points, (count, n), drawn from (3.1)."""
+    rng = np.random.default_rng(seed)
+    signal = rng.normal(THETA, 1.0, (count, n))
+    return np.where(rng.random((count, n)) < CLUTTER_SHARE, rng.normal(0.0, CLUTTER_SD, (count, n)), signal)
+
+
+def permuted(sets: np.ndarray, permutations: int, seed: int) -> np.ndarray:
+    """Every set in `permutations` random orders, (sets, permutations, n)."""
+    rng = np.random.default_rng(seed)
+    return rng.permuted(np.repeat(sets[:, None, :], permutations, axis=1), axis=2)
+
+
+class Stack(NamedTuple):
+    """Results of many runs, one entry a problem."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    log_evidence: np.ndarray
+    code: np.ndarray
+    sweeps: np.ndarray
+    negative: np.ndarray
+
+    @property
+    def converged(self) -> np.ndarray:
+        """Fixed points of the method, restricted ones included."""
+        return self.is_(Status.CONVERGED) | self.is_(Status.CONVERGED_RESTRICTED)
+
+    def is_(self, status: Status) -> np.ndarray:
+        """Runs that ended with this status."""
+        return self.code == CODES.index(status)
+
+
+@cache
+def compiled(model: Callable[[Any], cavity.Problem], method: cavity.Method) -> Callable[[Any], Stack]:
+    """One program for a stack of problems of equal shape."""
+
+    def one(data: Any) -> Stack:
+        found = cavity.infer(model(data), method)
+        return Stack(found.mean, found.covariance, found.log_evidence, found.code, found.sweeps, found.negative)
+
+    return jax.jit(jax.vmap(one))
+
+
+@float64
+def solve(model: Callable[[Any], cavity.Problem], data: np.ndarray, method: cavity.Method) -> Stack:
+    """Run `method` on a stack of data sets; extra leading axes are kept."""
+    lead = data.ndim - (2 if model is cavity.models.mixture_weights else 1)
+    flat = data.reshape(-1, *data.shape[lead:])
+    found = to_numpy(compiled(model, method)(flat))
+    return Stack(*(np.asarray(part).reshape(*data.shape[:lead], *part.shape[1:]) for part in found))
+
+
+class Truth(NamedTuple):
+    """Exact answers of many problems."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    log_evidence: np.ndarray
+
+
+def exact_answers(problems: list[cavity.Problem]) -> Truth:
+    """By quadrature or expansion, one problem after another."""
+    return gather([exact(problem) for problem in problems])
+
+
+def gather(found: list[Estimate]) -> Truth:
+    """Estimates as arrays."""
+    return Truth(
+        np.array([each.mean for each in found]),
+        np.array([each.covariance for each in found]),
+        np.array([each.log_evidence for each in found]),
+    )
+
+
+def path_of(problem: cavity.Problem, method: cavity.Method) -> tuple[cavity.Solution, list[tuple[int, float, Any]]]:
+    """The solution and, after every sweep, (evaluations, log evidence, mean)."""
+    steps: list[tuple[int, float, Any]] = []
+    solution = cavity.infer(
+        problem, method, callback=lambda s: steps.append((int(s.evaluations), float(s.log_evidence), s.mean))
+    )
+    return solution, steps
+
+
+def cost_and_error(trace: list[tuple[int, float, Any]], truth: Estimate) -> dict[str, list[float]]:
+    """A trace as evaluations against the absolute errors of log evidence and (first) mean."""
+    return {
+        "evaluations": [step[0] for step in trace],
+        "evidence_error": [abs(step[1] - truth.log_evidence) for step in trace],
+        "mean_error": [abs(float(np.ravel(step[2])[0]) - float(np.ravel(truth.mean)[0])) for step in trace],
+    }
+
+
+def normal_density(grid: np.ndarray, mean: float, variance: float) -> np.ndarray:
+    """N(grid; mean, variance); nan where there is no variance."""
+    return np.exp(-0.5 * (grid - mean) ** 2 / variance) / np.sqrt(2.0 * np.pi * variance)
+
+
+def scaled_normal(grid: np.ndarray, answer: Any) -> np.ndarray:
+    """Evidence times the Gaussian of an answer (an `Estimate` or a scalar `Solution`): comparable with p(D, θ)."""
+    return np.exp(float(answer.log_evidence)) * normal_density(grid, float(answer.mean), float(answer.covariance))

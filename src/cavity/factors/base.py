@@ -1,0 +1,60 @@
+"""The contract of a factor: one exact term t(x) of a model. It knows nothing of inference.
+
+A factor is a frozen dataclass registered as a JAX pytree (`@factor`): fields that are numbers or arrays are its
+parameters, traced and differentiable; functions and other static fields are declared with `static()`.
+The data of one site arrive as the argument `data`, any pytree.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+import jax
+
+from cavity.families.base import Family, Tilted
+
+F = TypeVar("F", bound=type)
+
+
+def static(**kwargs: Any) -> Any:
+    """A dataclass field that is part of the factor's structure, not traced: a function, a name."""
+    return dataclasses.field(metadata={"static": True}, **kwargs)
+
+
+def factor(cls: F) -> F:
+    """Class decorator: a frozen dataclass that is a JAX pytree."""
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(cls)
+    meta = [f.name for f in fields if f.metadata.get("static", False)]
+    leaves = [f.name for f in fields if f.name not in meta]
+    jax.tree_util.register_dataclass(cls, data_fields=leaves, meta_fields=meta)
+    return cls
+
+
+class Factor:
+    """Base of all factors. Override what is known; the rest is integrated by a `Moments` strategy the user names."""
+
+    #: what `tilted` knows in closed form, in words, for the error that lists it.
+    closed_forms: ClassVar[tuple[str, ...]] = ()
+
+    #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
+    log_z: Callable[..., jax.Array] | None = None
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        """log t(x) for one site's data."""
+        raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        """Moments of t(x)**power × cavity(x) in closed form, or NotImplemented where there is none.
+
+        `cavity` is one natural parameter vector (no batch axis) and `power` a plain number.
+        """
+        return NotImplemented
+
+
+class MissingDensity(TypeError):
+    """A numerical integration was asked of a factor that gives no log density."""
+
+
+class MissingClosedForm(TypeError):
+    """No closed form for this factor, family and power; the message lists what exists and what can be used instead."""

@@ -1,0 +1,44 @@
+"""The mixture-weight term: one observation of a mixture of K known densities with unknown weights (thesis 3.3)."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cavity.factors.base import Factor, factor
+from cavity.families.base import Family, Tilted
+from cavity.families.dirichlet import Dirichlet
+
+
+@factor
+class Mixture(Factor):
+    """t(w) = Σ_k w_k p_k(x). data: log p_k(x), one row of K numbers a site; −inf where a component cannot give x."""
+
+    closed_forms = ("Dirichlet with power 1, matching E[log w] or, for the Cowell projection, E[w] and Σ E[w²]",)
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        return jax.scipy.special.logsumexp(jnp.log(x) + data, axis=-1)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        """log Z = log Σ p_k a_k − log Σ a_k (3.91); the statistics follow in closed form."""
+        if not isinstance(family, Dirichlet) or power != 1.0:
+            return NotImplemented
+        # p_k is only used up to its row maximum: ratios p_k / Σ p_j a_j are what the formulas need.
+        top = jnp.max(data)
+        p = jnp.exp(data - top)
+        total = jnp.sum(cavity)
+        weighted = jnp.sum(p * cavity)
+        log_z = jnp.log(weighted) - jnp.log(total) + top
+        if family.match == "mean_square":
+            stats = two_moments(cavity, total, p, weighted)
+        else:
+            # Ψ(a_k) − Ψ(Σa) + p_k/Σ_j p_j a_j − 1/Σa (3.94)
+            stats = family.moments(cavity) + p / weighted - 1.0 / total
+        return Tilted(log_z, stats, family.message(cavity, stats))
+
+
+def two_moments(cavity: jax.Array, total: jax.Array, p: jax.Array, weighted: jax.Array) -> jax.Array:
+    """(E[w_k], E[w_k²]) of the tilted distribution (3.110, 3.112), with Z Σa = Σ_j p_j a_j put in."""
+    first = cavity / weighted * (p + weighted) / (1.0 + total)
+    second = (cavity + 1.0) * cavity / weighted * (2.0 * p + weighted) / ((1.0 + total) * (2.0 + total))
+    return jnp.concatenate([first, second])

@@ -1,0 +1,25 @@
+"""Families: what a message is. Natural parameters are plain arrays; product and ratio of densities are + and −."""
+
+from cavity.families.base import Family, Tilted
+from cavity.families.beta import Beta
+from cavity.families.categorical import Categorical
+from cavity.families.dirichlet import Dirichlet
+from cavity.families.full_gaussian import FullGaussian
+from cavity.families.gamma import Gamma
+from cavity.families.gaussian import Gaussian
+from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
+from cavity.families.product import Product
+
+__all__ = [
+    "Beta",
+    "Categorical",
+    "DiagonalGaussian",
+    "Dirichlet",
+    "Family",
+    "FullGaussian",
+    "Gamma",
+    "Gaussian",
+    "Product",
+    "SphericalGaussian",
+    "Tilted",
+]

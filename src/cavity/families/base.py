@@ -1,0 +1,164 @@
+"""The contract of a family: what a message is, and the questions every message must answer.
+
+A family is an exponential family in natural parameters `eta`, a plain array whose last axis has length `size` and
+whose leading axes are sites or batches:
+
+    density(x) = exp((eta - flat)·T(x) - A(eta)),        A = log_partition.
+
+`flat` is the natural parameter of the density that is constant in x. It is 0 for Gaussian and categorical families and
+(1, …, 1) for Beta and Dirichlet, (1, 0) for Gamma: their natural parameters are the shapes themselves, not shape − 1,
+so that a shape of 1e-6 keeps all its digits. A *message* (a site, a factor's approximation) is exp(eta·T(x)); the
+message that says nothing is `uniform()` = 0, and multiplying a distribution by messages is addition of natural
+parameters. Messages may be improper; only posteriors must be proper.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity.numerics.precision import float64
+
+
+class Tilted(NamedTuple):
+    """What EP needs to know of a tilted distribution (factor × cavity).
+
+    log_z: log ∫ factor × cavity.
+    stats: in the family's own coordinates. Gaussian families: (d1, d2), the first and second derivatives of log Z in
+        the cavity mean, laid out like `eta`. Every other family: the expected sufficient statistics.
+    site: natural parameters of the matched message, the one that makes cavity × message share the tilted moments.
+        It follows from `stats` by `family.message`; a factor gives it directly where that would cancel.
+    """
+
+    log_z: jax.Array
+    stats: jax.Array
+    site: jax.Array
+
+
+class Family(ABC):
+    """One exponential family. Subclasses are frozen dataclasses: hashable, static under `jit`."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Length of the natural parameter vector."""
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one value x."""
+        return ()
+
+    def uniform(self) -> jax.Array:
+        """The message that says nothing."""
+        return jnp.zeros(self.size)
+
+    def flat(self) -> jax.Array:
+        """Natural parameters of the density that is constant in x (improper or not)."""
+        return jnp.zeros(self.size)
+
+    @abstractmethod
+    def statistics(self, x: jax.Array) -> jax.Array:
+        """Sufficient statistics T(x)."""
+
+    @abstractmethod
+    def log_partition(self, eta: jax.Array) -> jax.Array:
+        """A(eta) = log ∫ exp((eta − flat)·T(x)) dx."""
+
+    @abstractmethod
+    def moments(self, eta: jax.Array) -> jax.Array:
+        """Expected sufficient statistics, the gradient of A."""
+
+    @abstractmethod
+    def natural(self, mu: jax.Array) -> jax.Array:
+        """The natural parameters whose expected statistics are `mu`: the inverse of `moments`."""
+
+    @abstractmethod
+    def is_proper(self, eta: jax.Array) -> jax.Array:
+        """Whether exp(eta·T) times the base measure can be normalised."""
+
+    @abstractmethod
+    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+        """Independent draws of shape `shape + eta.shape[:-1] + event_shape`."""
+
+    @abstractmethod
+    def mean(self, eta: jax.Array) -> jax.Array:
+        """E[x]."""
+
+    @abstractmethod
+    def covariance(self, eta: jax.Array) -> jax.Array:
+        """Cov[x]: a number for scalar x, a matrix for vectors."""
+
+    @abstractmethod
+    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """Moment mismatch of two members, the one measure of convergence: 0 when equal, in units of `eta`'s own spread.
+
+        Gaussian families: the larger of |mean − mean'| / sd and |log variance ratio|. Other families: the largest
+        difference of expected statistics in units of their standard deviation. Infinite if one is improper.
+        """
+
+    def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+        """The arguments a factor's `log_z` takes: (mean, covariance) for Gaussian families, else the usual parameters."""
+        return (eta,)
+
+    def is_negative(self, eta: jax.Array) -> jax.Array:
+        """Whether a site is of the kind EP may meet but no distribution has: a negative precision or exponent."""
+        return jnp.any(eta < 0, axis=-1)
+
+    def views(self, eta: jax.Array) -> dict[str, jax.Array]:
+        """Further parameters users ask for by name, beside mean and covariance."""
+        return {}
+
+    @float64
+    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+        """log density at x."""
+        weights = jnp.asarray(eta) - self.flat()
+        return jnp.sum(weights * self.statistics(jnp.asarray(x)), axis=-1) - self.log_partition(jnp.asarray(eta))
+
+    @float64
+    def product(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """Natural parameters of the normalised product of two densities."""
+        return jnp.asarray(eta) + jnp.asarray(other) - self.flat()
+
+    @float64
+    def ratio(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """Natural parameters of the quotient of two densities; it may be improper."""
+        return jnp.asarray(eta) - jnp.asarray(other) + self.flat()
+
+    @float64
+    def power(self, eta: jax.Array, exponent: float) -> jax.Array:
+        """Natural parameters of a density raised to `exponent` and normalised."""
+        return self.flat() + exponent * (jnp.asarray(eta) - self.flat())
+
+    @float64
+    def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """KL(eta ‖ other) = (eta − other)·mu(eta) − A(eta) + A(other)."""
+        eta, other = jnp.asarray(eta), jnp.asarray(other)
+        linear = jnp.sum((eta - other) * self.moments(eta), axis=-1)
+        return linear - self.log_partition(eta) + self.log_partition(other)
+
+    @float64
+    def entropy(self, eta: jax.Array) -> jax.Array:
+        """−E[log density] = A(eta) − (eta − flat)·mu(eta)."""
+        eta = jnp.asarray(eta)
+        return self.log_partition(eta) - jnp.sum((eta - self.flat()) * self.moments(eta), axis=-1)
+
+    def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
+        """The message that turns `cavity` into the member with the tilted statistics `stats`."""
+        return self.natural(stats) - cavity
+
+    def keep_proper(self, cavity: jax.Array, stats: jax.Array, site: jax.Array, floor: float) -> jax.Array:
+        """The site nearest in KL to the tilted distribution among those that are no less proper than `floor`."""
+        raise TypeError(
+            f"RestrictedEP needs {type(self).__name__}.keep_proper, the projection onto proper sites; "
+            "families that have it: the Gaussians, Beta, Gamma, Dirichlet."
+        )
+
+    def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """(log Z, stats) from log Z alone by automatic differentiation; `log_z` takes `coordinates(cavity)`.
+
+        Expected statistics of any tilted exponential family are mu(cavity) + ∇ log Z in the natural parameters
+        (thesis 3.89).
+        """
+        value, slope = jax.value_and_grad(lambda eta: log_z(*self.coordinates(eta)))(cavity)
+        return value, self.moments(cavity) + slope

@@ -1,0 +1,163 @@
+"""The categorical distribution with exact zeros: eta = (log weights (K), numbers of zeros (K)).
+
+A state that some message calls impossible has weight 0. Writing that as log weight −inf would make the deletion of a
+message inf − inf. Here each message that says "impossible" adds one to the state's count instead, and its log weight is
+0 there. Deleting one of two such messages leaves a zero, deleting the only one brings the state back: a cavity is
+exactly the product of the other messages (thesis 3.41).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+
+from cavity.families.base import Family
+from cavity.numerics.differences import leave_one_out, log_excess
+from cavity.numerics.precision import float64
+
+#: A count above this is a zero. Not 0, because fractional powers and damped steps add up to integers only nearly.
+SOME = 1e-9
+
+
+@dataclass(frozen=True)
+class Categorical(Family):
+    """Distribution over the integers 0, …, states − 1; expected statistics are the K probabilities."""
+
+    states: int
+
+    def __post_init__(self) -> None:
+        if self.states < 1:
+            raise ValueError(f"Categorical needs states >= 1, got {self.states}.")
+
+    @property
+    def size(self) -> int:
+        return 2 * self.states
+
+    @float64
+    def from_probabilities(self, probabilities: Any) -> jax.Array:
+        """Natural parameters of these probabilities, or of weights that need not sum to one."""
+        weights = jnp.asarray(probabilities, float)
+        return self.natural(weights / jnp.sum(weights, axis=-1, keepdims=True))
+
+    def log_weights(self, eta: jax.Array) -> jax.Array:
+        """Unnormalised log probabilities, −inf where the state is impossible."""
+        eta = jnp.asarray(eta)
+        return jnp.where(self.zeros(eta) > SOME, -jnp.inf, eta[..., : self.states])
+
+    def zeros(self, eta: jax.Array) -> jax.Array:
+        """How many messages call each state impossible."""
+        return jnp.asarray(eta)[..., self.states :]
+
+    def log_probabilities(self, eta: jax.Array) -> jax.Array:
+        """Normalised log weights; −inf everywhere when no state is possible."""
+        weights = self.log_weights(eta)
+        total = logsumexp(weights, axis=-1, keepdims=True)
+        return weights - jnp.where(jnp.isfinite(total), total, 0.0)
+
+    def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+        """(probabilities,)."""
+        return (self.moments(eta),)
+
+    @float64
+    def statistics(self, x: jax.Array) -> jax.Array:
+        """Indicators of the K states."""
+        return jax.nn.one_hot(jnp.asarray(x), self.states, dtype=float)
+
+    @float64
+    def log_partition(self, eta: jax.Array) -> jax.Array:
+        """log Σ weights over possible states: −inf if there is none, inf if a zero was divided out of nothing."""
+        negative = jnp.any(self.zeros(eta) < -SOME, axis=-1)
+        return jnp.where(negative, jnp.inf, logsumexp(self.log_weights(eta), axis=-1))
+
+    @float64
+    def moments(self, eta: jax.Array) -> jax.Array:
+        """The K probabilities."""
+        return jnp.exp(self.log_probabilities(eta))
+
+    @float64
+    def natural(self, mu: jax.Array) -> jax.Array:
+        mu = jnp.asarray(mu)
+        zero = mu == 0
+        return jnp.concatenate([jnp.log(jnp.where(zero, 1.0, mu)), zero.astype(float)], axis=-1)
+
+    @float64
+    def is_proper(self, eta: jax.Array) -> jax.Array:
+        possible = jnp.any(self.zeros(eta) <= SOME, axis=-1) & jnp.all(self.zeros(eta) >= -SOME, axis=-1)
+        return possible & jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
+
+    @float64
+    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+        weights = self.log_weights(eta)
+        return jax.random.categorical(key, weights, shape=(*shape, *weights.shape[:-1]))
+
+    @float64
+    def mean(self, eta: jax.Array) -> jax.Array:
+        """E[x] of the state's number; `moments` has the probabilities."""
+        return jnp.sum(self.moments(eta) * jnp.arange(self.states), axis=-1)
+
+    @float64
+    def covariance(self, eta: jax.Array) -> jax.Array:
+        """Variance of the state's number."""
+        spread = jnp.arange(self.states) - self.mean(eta)[..., None]
+        return jnp.sum(self.moments(eta) * spread**2, axis=-1)
+
+    @float64
+    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+        """log probability of state x, −inf for an impossible state."""
+        chosen = jnp.asarray(x)[..., None] == jnp.arange(self.states)
+        return jnp.max(jnp.where(chosen, self.log_probabilities(eta), -jnp.inf), axis=-1)
+
+    @float64
+    def entropy(self, eta: jax.Array) -> jax.Array:
+        """−Σ p log p."""
+        log_p = self.log_probabilities(eta)
+        return -jnp.sum(jnp.where(jnp.isfinite(log_p), jnp.exp(log_p) * log_p, 0.0), axis=-1)
+
+    @float64
+    def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """Σ p log(p/q) as Σ (q − p − p d) with d = log(q/p): terms ≥ 0. Infinite where q is zero and p is not."""
+        log_p, log_q = self.log_probabilities(eta), self.log_probabilities(other)
+        both = jnp.isfinite(log_p) & jnp.isfinite(log_q)
+        p, q = jnp.exp(log_p), jnp.exp(log_q)
+        step = jnp.where(both, jnp.asarray(other)[..., : self.states] - jnp.asarray(eta)[..., : self.states], 0.0)
+        step = step - jnp.sum(jnp.where(both, p * step, 0.0), axis=-1, keepdims=True)
+        close = jnp.all(jnp.where(both, jnp.abs(step) < 0.5, log_p == log_q), axis=-1, keepdims=True)
+        # Close members: the change of log Σ weights from the changes themselves, not from two rounded sums.
+        step = jnp.where(close & both, step, 0.0)
+        shift = jnp.log1p(jnp.sum(p * jnp.expm1(step), axis=-1, keepdims=True))
+        d = jnp.where(close, step - shift, jnp.where(both, log_q - log_p, 0.0))
+        near = jnp.abs(d) < 0.5
+        small = jnp.where(near, d, 0.0)
+        terms = jnp.where(near & both, p * log_excess(jnp.expm1(small), jnp.exp(small)), q - p - p * d)
+        return jnp.where(jnp.any((log_q == -jnp.inf) & (p > 0), axis=-1), jnp.inf, jnp.sum(terms, axis=-1))
+
+    @float64
+    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """Largest difference of probabilities in units of sqrt(p (1 − p)) under `eta`."""
+        p, q = self.moments(eta), self.moments(other)
+        _, rest = leave_one_out(p)
+        # Of the most probable state, 1 − p and p − q are known from the other states alone.
+        top = jnp.arange(self.states) == jnp.argmax(p, axis=-1, keepdims=True)
+        others = jnp.sum(jnp.where(top, 0.0, p - q), axis=-1, keepdims=True)
+        gap = jnp.abs(jnp.where(top, others, p - q))
+        spread = jnp.sqrt(jnp.maximum(p * rest, jnp.finfo(float).tiny))
+        return jnp.where(self.is_proper(eta) & self.is_proper(other), jnp.max(gap / spread, axis=-1), jnp.inf)
+
+    def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
+        """log(stats/cavity probabilities), one zero where stats is 0; where the cavity is already zero it says nothing.
+
+        Probabilities, not weights, are divided: the scale of the cavity does not enter the message.
+        """
+        log_p = self.log_probabilities(cavity)
+        silent = log_p == -jnp.inf
+        zero = (stats == 0) & ~silent
+        ratio = jnp.log(jnp.where(silent | zero, 1.0, stats)) - jnp.where(silent | zero, 0.0, log_p)
+        return jnp.concatenate([ratio, zero.astype(ratio.dtype)], axis=-1)
+
+    def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """p_k (1 + g_k − p·g), with g the gradient of log Z in the cavity's probabilities p."""
+        (p,) = self.coordinates(cavity)
+        value, slope = jax.value_and_grad(log_z)(p)
+        return value, p * (1.0 + slope - jnp.sum(p * slope))

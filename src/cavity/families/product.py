@@ -1,0 +1,154 @@
+"""Independent product of families: eta is the concatenation, a value x is a tuple with one entry for each family."""
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cavity.families.base import Family
+from cavity.numerics.precision import float64
+
+
+def moment_size(family: Family) -> int:
+    """Number of expected statistics; a family may carry more natural parameters than that."""
+    return jax.eval_shape(family.moments, family.uniform()).shape[-1]
+
+
+def tilted_size(family: Family) -> int:
+    """Length of the tilted statistics, which a family may choose to be other than its expected statistics."""
+    return getattr(family, "tilted_size", moment_size(family))
+
+
+def cut(sizes: list[int]) -> tuple[slice, ...]:
+    """Consecutive slices of these lengths."""
+    ends = list(accumulate(sizes))
+    return tuple(slice(end - size, end) for size, end in zip(sizes, ends, strict=True))
+
+
+@dataclass(frozen=True)
+class Product(Family):
+    """p(x₁, x₂, …) = p₁(x₁) p₂(x₂) …; every question is asked of the parts and the answers are put together."""
+
+    families: tuple[Family, ...]
+
+    def __post_init__(self) -> None:
+        if not self.families:
+            raise ValueError("Product needs at least one family, got an empty tuple.")
+
+    @property
+    def size(self) -> int:
+        return sum(family.size for family in self.families)
+
+    @property
+    def tilted_size(self) -> int:
+        """Length of the tilted statistics."""
+        return sum(tilted_size(family) for family in self.families)
+
+    @property
+    def event_shape(self) -> tuple[Any, ...]:
+        return tuple(family.event_shape for family in self.families)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Where each family's natural parameters lie."""
+        return cut([family.size for family in self.families])
+
+    def parts(self, eta: jax.Array) -> list[jax.Array]:
+        """The natural parameters of each family."""
+        return [jnp.asarray(eta)[..., part] for part in self.slices]
+
+    def split(self, stats: jax.Array, sizes: list[int]) -> list[jax.Array]:
+        """Statistics cut into one piece for each family."""
+        return [jnp.asarray(stats)[..., part] for part in cut(sizes)]
+
+    def each(self, question: str, *etas: jax.Array) -> list[jax.Array]:
+        """The answers of all families to one question about their own parameters."""
+        pieces = zip(*(self.parts(eta) for eta in etas), strict=True)
+        return [getattr(family, question)(*own) for family, own in zip(self.families, pieces, strict=True)]
+
+    def flat(self) -> jax.Array:
+        return jnp.concatenate([family.flat() for family in self.families])
+
+    def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+        """The coordinates of all families, one after the other."""
+        return sum(self.each("coordinates", eta), ())
+
+    @float64
+    def statistics(self, x: tuple[jax.Array, ...]) -> jax.Array:
+        return jnp.concatenate([family.statistics(own) for family, own in zip(self.families, x, strict=True)], axis=-1)
+
+    @float64
+    def log_partition(self, eta: jax.Array) -> jax.Array:
+        return sum(self.each("log_partition", eta))
+
+    @float64
+    def moments(self, eta: jax.Array) -> jax.Array:
+        return jnp.concatenate(self.each("moments", eta), axis=-1)
+
+    @float64
+    def natural(self, mu: jax.Array) -> jax.Array:
+        pieces = self.split(mu, [moment_size(family) for family in self.families])
+        return jnp.concatenate(
+            [family.natural(own) for family, own in zip(self.families, pieces, strict=True)], axis=-1
+        )
+
+    @float64
+    def is_proper(self, eta: jax.Array) -> jax.Array:
+        return jnp.all(jnp.stack(self.each("is_proper", eta)), axis=0)
+
+    @float64
+    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> tuple[jax.Array, ...]:
+        keys = jax.random.split(key, len(self.families))
+        triples = zip(self.families, keys, self.parts(eta), strict=True)
+        return tuple(family.sample(own_key, own, shape) for family, own_key, own in triples)
+
+    @float64
+    def mean(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(self.each("mean", eta))
+
+    @float64
+    def covariance(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+        """The covariance of each part; there is none between parts."""
+        return tuple(self.each("covariance", eta))
+
+    @float64
+    def log_density(self, eta: jax.Array, x: tuple[jax.Array, ...]) -> jax.Array:
+        triples = zip(self.families, self.parts(eta), x, strict=True)
+        return sum(family.log_density(own, value) for family, own, value in triples)
+
+    @float64
+    def entropy(self, eta: jax.Array) -> jax.Array:
+        return sum(self.each("entropy", eta))
+
+    @float64
+    def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        return sum(self.each("kl", eta, other))
+
+    @float64
+    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        return jnp.max(jnp.stack(self.each("distance", eta, other)), axis=0)
+
+    def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
+        pieces = self.split(stats, [tilted_size(family) for family in self.families])
+        triples = zip(self.families, self.parts(cavity), pieces, strict=True)
+        return jnp.concatenate([family.message(own, piece) for family, own, piece in triples], axis=-1)
+
+    def keep_proper(self, cavity: jax.Array, stats: jax.Array, site: jax.Array, floor: float) -> jax.Array:
+        """Part by part: the divergence to a product is a sum."""
+        pieces = self.split(stats, [tilted_size(family) for family in self.families])
+        rows = zip(self.families, self.parts(cavity), pieces, self.parts(site), strict=True)
+        return jnp.concatenate([family.keep_proper(c, s, old, floor) for family, c, s, old in rows], axis=-1)
+
+    def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Each family differentiates log Z in its own coordinates, the others held fixed."""
+        own = self.each("coordinates", cavity)
+        stats = []
+        for i, (family, part) in enumerate(zip(self.families, self.parts(cavity), strict=True)):
+
+            def partial(*coordinates: jax.Array, i: int = i) -> jax.Array:
+                return log_z(*sum([*own[:i], coordinates, *own[i + 1 :]], ()))
+
+            stats.append(family.tilted_stats(partial, part)[1])
+        return log_z(*sum(own, ())), jnp.concatenate(stats)

@@ -1,0 +1,172 @@
+"""`infer`: the public entry. Drives the compiled loop from the host, in chunks of sweeps, and closes the account."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.inference.loop import Report, State, advance, begin
+from cavity.inference.methods import EP, Method
+from cavity.inference.problem import Problem
+from cavity.inference.solution import CODES, Solution, Status
+from cavity.numerics.precision import is_traced, to_numpy
+
+#: a chunk of compiled sweeps aims at this length, so that an interruption is noticed soon.
+CHUNK_SECONDS = 0.5
+
+
+class HasProblem(Protocol):
+    """Anything that can be turned into a problem."""
+
+    def problem(self) -> Problem: ...
+
+
+def infer(
+    problem: HasProblem,
+    method: Method | None = None,
+    *,
+    init: Any = None,
+    key: jax.Array | None = None,
+    max_seconds: float | None = None,
+    callback: Callable[[Solution], Any] | None = None,
+) -> Solution:
+    """Approximate the posterior of `problem` by `method` (plain EP if none is named).
+
+    init: sites to start from: a `Solution` of the same problem shape, or its `sites`.
+    key: random key for shuffled orders and sampled moments; a fixed one is used when None.
+    max_seconds: stop after the sweep that passes this time. callback: called after every sweep with the `Solution` so
+        far (status `running`). A keyboard interruption hands back the last complete sweep.
+    May be called inside `jax.vmap` and `jax.jit`; then nothing is timed and no callback is made.
+    """
+    assembled = problem.problem()
+    method = EP() if method is None else method
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be made by EP(), ADF(), PowerEP(...) or RestrictedEP(); found {method!r}.")
+    if max_seconds is not None and not max_seconds > 0:
+        raise ValueError(f"max_seconds must be positive; found {max_seconds}.")
+    with jax.enable_x64(True):
+        assembled.check()
+        sites = initial_sites(assembled, init)
+        key = jax.random.key(0) if key is None else key
+        if is_traced((assembled, sites, key)):
+            state = begin(assembled, method, sites, key)
+            state, report, evidence = advance(assembled, method, state, jnp.asarray(method.max_sweeps), key)
+            return close(assembled, method, state, report, evidence)
+        return drive(assembled, method, sites, key, max_seconds, callback)
+
+
+def drive(
+    problem: Problem,
+    method: Method,
+    sites: tuple[jax.Array, ...] | None,
+    key: jax.Array,
+    max_seconds: float | None,
+    callback: Callable[[Solution], Any] | None,
+) -> Solution:
+    """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else ever longer."""
+    began = time.perf_counter()
+    state = begin(problem, method, sites, key)
+    single_steps = callback is not None or max_seconds is not None
+    chunk, latest = (1 if single_steps else 16), None
+    ended = Status.RUNNING
+    try:
+        while ended is Status.RUNNING:
+            before = time.perf_counter()
+            last = min(int(state.sweep) + chunk, method.max_sweeps)
+            latest = jax.block_until_ready(advance(problem, method, state, jnp.asarray(last), key))
+            state = latest[0]
+            now = time.perf_counter()
+            if bool(state.finished) or int(state.sweep) >= method.max_sweeps:
+                break
+            if max_seconds is not None and now - began >= max_seconds:
+                ended = Status.TIME_BUDGET
+            if callback is not None:
+                callback(to_numpy(close(problem, method, *latest, override=Status.RUNNING, seconds=now - began)))
+            if not single_steps and now - before < CHUNK_SECONDS:
+                chunk *= 4
+    except KeyboardInterrupt:
+        if latest is None:
+            raise
+        ended = Status.INTERRUPTED
+    seconds = time.perf_counter() - began
+    solution = close(problem, method, *latest, override=None if ended is Status.RUNNING else ended, seconds=seconds)
+    if callback is not None and ended is not Status.INTERRUPTED:
+        callback(to_numpy(solution))
+    return trimmed(to_numpy(solution))
+
+
+def close(
+    problem: Problem,
+    method: Method,
+    state: State,
+    report: Report,
+    evidence: jax.Array,
+    override: Status | None = None,
+    seconds: float = float("nan"),
+) -> Solution:
+    """The solution for a state, with the status that its own measurement supports."""
+    code = status_code(problem, method, state, report, evidence)
+    if override is not None:
+        claims = jnp.isin(code, jnp.array([CODES.index(Status.CONVERGED), CODES.index(Status.CONVERGED_RESTRICTED)]))
+        code = jnp.where(claims, code, CODES.index(override))
+    per_sweep = sum(group.size * group.moments.evaluations(group.family) for group in problem.groups)
+    return Solution(
+        problem=problem,
+        q=state.q,
+        groups=state.sites,
+        log_scales=state.log_scales,
+        log_evidence=evidence,
+        code=code,
+        sweeps=state.sweep,
+        residuals=state.residuals,
+        mismatch=report.largest,
+        site_mismatch=report.mismatch,
+        skipped=state.counts.improper_cavity,
+        nonfinite=state.counts.nonfinite,
+        shortened=state.counts.shortened,
+        evaluations=state.sweep * per_sweep,
+        info=report.info,
+        seconds=jnp.asarray(seconds),
+    )
+
+
+def status_code(problem: Problem, method: Method, state: State, report: Report, evidence: jax.Array) -> jax.Array:
+    """The status as a number, from what was measured at the final state; the first that applies."""
+    within = report.largest <= method.tol
+    restricted = jnp.any(jnp.concatenate(report.given_up))
+    healthy = problem.posterior.is_proper(state.q) & jnp.isfinite(evidence)
+    cases = [
+        (~healthy, Status.IMPROPER_POSTERIOR),
+        (within & restricted, Status.CONVERGED_RESTRICTED),
+        (within, Status.CONVERGED),
+        (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
+        (jnp.array(method.single_pass), Status.SINGLE_PASS),
+        (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
+    ]
+    return jnp.select(
+        [condition for condition, _ in cases],
+        [CODES.index(status) for _, status in cases],
+        CODES.index(Status.MAX_SWEEPS),
+    )
+
+
+def initial_sites(problem: Problem, init: Any) -> tuple[jax.Array, ...] | None:
+    """`init` as one array a group, checked against the problem."""
+    if init is None:
+        return None
+    given = init.groups if isinstance(init, Solution) else init if isinstance(init, tuple) else (init,)
+    shapes = [(group.size, group.family.size) for group in problem.groups]
+    if [np.shape(own) for own in given] != shapes:
+        raise ValueError(f"init must hold sites of shape {shapes}; found {[np.shape(own) for own in given]}.")
+    if not is_traced(given) and not all(np.all(np.isfinite(own)) for own in given):
+        raise ValueError("init holds sites that are not finite.")
+    return tuple(jnp.asarray(own, float) for own in given)
+
+
+def trimmed(solution: Solution) -> Solution:
+    """Residuals cut to the sweeps that were made."""
+    return dataclasses.replace(solution, residuals=solution.residuals[: int(solution.sweeps)])

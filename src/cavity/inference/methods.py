@@ -1,0 +1,87 @@
+"""Methods: each is the one loop with other parts plugged in."""
+
+import math
+from dataclasses import dataclass
+
+from cavity.inference.projection import Matched, Projection, Restricted
+from cavity.inference.schedule import InOrder, Schedule
+
+
+@dataclass(frozen=True)
+class Method:
+    """What the loop needs to know; hashable, static under `jit`.
+
+    damping: the step from the old site to the new one in natural parameters, 1 for the full step.
+    tol: bound on the moment mismatch of every site at the state handed back; it is never loosened.
+    """
+
+    name: str
+    projection: Projection
+    schedule: Schedule
+    power: float
+    damping: float
+    max_sweeps: int
+    tol: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.power) and self.power > 0):
+            raise ValueError(f"power must be a positive number; found {self.power}.")
+        if not 0 < self.damping <= 1:
+            raise ValueError(f"damping must lie in (0, 1], 1 being the full step; found {self.damping}.")
+        if self.max_sweeps < 1:
+            raise ValueError(f"max_sweeps must be at least 1; found {self.max_sweeps}.")
+        if not self.tol > 0:
+            raise ValueError(f"tol must be positive; found {self.tol}.")
+
+    @property
+    def single_pass(self) -> bool:
+        """Whether one sweep is the whole method, so that no fixed point is sought."""
+        return self.name == "ADF"
+
+
+def ADF(*, schedule: Schedule = InOrder(), projection: Projection = Matched()) -> Method:
+    """Assumed-density filtering: one pass from flat sites (thesis 3.1)."""
+    return Method("ADF", projection, schedule, power=1.0, damping=1.0, max_sweeps=1, tol=1e-8)
+
+
+def EP(
+    *,
+    schedule: Schedule = InOrder(),
+    damping: float = 1.0,
+    max_sweeps: int = 200,
+    tol: float = 1e-8,
+    projection: Projection = Matched(),
+) -> Method:
+    """Expectation propagation (thesis 3.2)."""
+    return Method("EP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol)
+
+
+def PowerEP(
+    power: float,
+    *,
+    schedule: Schedule = InOrder(),
+    damping: float | None = None,
+    max_sweeps: int = 1000,
+    tol: float = 1e-8,
+) -> Method:
+    """EP on fractional factors: deletes site**power, matches factor**power × cavity, scales the message by 1/power.
+
+    damping None means min(power, 1): q then takes the tilted moments exactly, and the undamped step, 1/power times
+    as long, would overshoot.
+    """
+    power = float(power)
+    damping = min(power, 1.0) if damping is None else damping
+    return Method("PowerEP", Matched(), schedule, power=power, damping=damping, max_sweeps=max_sweeps, tol=tol)
+
+
+def RestrictedEP(
+    *,
+    printed: bool = False,
+    schedule: Schedule = InOrder(),
+    damping: float = 1.0,
+    max_sweeps: int = 1000,
+    tol: float = 1e-8,
+) -> Method:
+    """EP whose sites are kept proper inside the projection (3.2.1); `printed`: the thesis's v = 1e8 in place of ∞."""
+    projection = Restricted(floor=1e-8 if printed else 0.0)
+    return Method("RestrictedEP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol)

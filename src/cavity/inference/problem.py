@@ -1,0 +1,97 @@
+"""A problem: a prior and a tuple of site groups. Models and graphs assemble it; inference never chooses.
+
+Both classes are JAX pytrees (arrays are leaves, strategies are static), so a stack of equal problems can be mapped with
+`jax.vmap` and a new data set of the same shape does not compile again.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor
+from cavity.families.base import Family
+from cavity.moments.base import Moments
+from cavity.numerics.precision import is_traced
+from cavity.posteriors.base import Posterior
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteGroup:
+    """Factors of one kind, one site each.
+
+    data: a pytree whose leaves have the site as leading axis.
+    family: what a site's message is. scope: the part of q the group acts on, in the posterior's own terms.
+    multiplicity: site i stands for that many equal factors: q holds so many copies of it, the cavity removes one and
+        the evidence counts all. None means one each.
+    """
+
+    factor: Factor
+    data: Any
+    family: Family
+    moments: Moments
+    multiplicity: Any = None
+    scope: Any = None
+
+    @property
+    def size(self) -> int:
+        """Number of sites."""
+        return jax.tree.leaves(self.data)[0].shape[0]
+
+    @property
+    def copies(self) -> jax.Array:
+        """Multiplicity as an array of length `size`."""
+        return jnp.ones(self.size) if self.multiplicity is None else jnp.asarray(self.multiplicity, float)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """prior(x) ∏ tᵢ(x), with the posterior strategy that stores q."""
+
+    prior: Any
+    groups: tuple[SiteGroup, ...]
+    posterior: Posterior
+
+    def with_moments(self, moments: Moments) -> "Problem":
+        """The same problem with every group integrated by `moments`."""
+        return dataclasses.replace(
+            self, groups=tuple(dataclasses.replace(group, moments=moments) for group in self.groups)
+        )
+
+    def problem(self) -> "Problem":
+        """Itself: `infer` takes anything that has this method."""
+        return self
+
+    def check(self) -> None:
+        """Refuse what cannot be run, in one sentence, before any computing; values being traced are not looked at."""
+        if not self.groups:
+            raise ValueError("groups is empty: a problem needs at least one group of sites.")
+        for number, group in enumerate(self.groups):
+            lengths = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(group.data)}
+            if len(lengths) != 1 or () in lengths:
+                raise ValueError(
+                    f"data of group {number} must have the sites as leading axis; found {sorted(lengths)}."
+                )
+            if lengths == {(0,)}:
+                raise ValueError(f"data of group {number} is empty.")
+            if group.multiplicity is not None and not is_traced(group.multiplicity):
+                check_multiplicity(np.asarray(group.multiplicity, float), group.size)
+        if not is_traced(self.prior) and not bool(self.posterior.is_proper(self.prior)):
+            raise ValueError("prior is improper: its natural parameters cannot be normalised.")
+
+
+def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
+    """Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction."""
+    if multiplicity.shape != (size,):
+        raise ValueError(f"multiplicity must have one number a site, shape ({size},); found {multiplicity.shape}.")
+    wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
+    if wrong.any():
+        raise ValueError(f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}.")
+
+
+jax.tree_util.register_dataclass(
+    SiteGroup, data_fields=["factor", "data", "multiplicity"], meta_fields=["family", "moments", "scope"]
+)
+jax.tree_util.register_dataclass(Problem, data_fields=["prior", "groups"], meta_fields=["posterior"])

@@ -1,0 +1,94 @@
+"""Schedules: in which order, and how many at a time, the sites of a group are visited in one sweep.
+
+A schedule makes a table of visits, one row a block. The sites of a block are updated in parallel from the same q, the
+blocks one after another; so blocks of one site are sequential EP and one block of all sites is parallel EP. Rows are
+padded with the number of sites, an index no site has.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+
+class Schedule(ABC):
+    """Strategies are frozen dataclasses: hashable, static under `jit`."""
+
+    #: whether `visits` wants the mismatch of every site measured afresh before each sweep.
+    needs_mismatch: bool = False
+
+    @abstractmethod
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+        """The table of visits (blocks, sites in a block) for a group of `size` sites."""
+
+
+@dataclass(frozen=True)
+class InOrder(Schedule):
+    """One site after another, as the data come."""
+
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+        return jnp.arange(size)[:, None]
+
+
+@dataclass(frozen=True)
+class Shuffled(Schedule):
+    """One site after another, in a new random order every sweep."""
+
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+        return jax.random.permutation(key, size)[:, None]
+
+
+@dataclass(frozen=True)
+class Order(Schedule):
+    """One site after another in the order given; sites may be repeated or left out."""
+
+    sites: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sites", tuple(int(site) for site in self.sites))
+        if not self.sites:
+            raise ValueError("sites is empty: an order needs at least one site.")
+
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+        if min(self.sites) < 0 or max(self.sites) >= size:
+            raise ValueError(
+                f"sites of the order must lie in 0..{size - 1}; found {min(self.sites)}..{max(self.sites)}."
+            )
+        return jnp.asarray(self.sites)[:, None]
+
+
+@dataclass(frozen=True)
+class LargestMismatchFirst(Schedule):
+    """One site after another, the worst matched first, measured afresh before every sweep."""
+
+    needs_mismatch = True
+
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+        return jnp.argsort(-mismatch)[:, None]
+
+
+@dataclass(frozen=True)
+class Parallel(Schedule):
+    """All sites at once from the same q. Cheap sweeps, but more of them, and often a need for damping."""
+
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+        return jnp.arange(size)[None, :]
+
+
+@dataclass(frozen=True)
+class Blocks(Schedule):
+    """Blocks of `block_size` sites in parallel, the blocks one after another; shuffled anew every sweep if asked."""
+
+    block_size: int
+    shuffled: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block_size < 1:
+            raise ValueError(f"block_size must be at least 1; found {self.block_size}.")
+
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+        order = jax.random.permutation(key, size) if self.shuffled else jnp.arange(size)
+        blocks = -(-size // self.block_size)
+        padding = jnp.full(blocks * self.block_size - size, size)
+        return jnp.concatenate([order, padding]).reshape(blocks, self.block_size)

@@ -1,0 +1,161 @@
+"""What a run hands back: q, sites, evidence, and a truthful account of how it ended."""
+
+import dataclasses
+from enum import StrEnum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.inference.problem import Problem
+from cavity.numerics.precision import float64, is_traced, to_numpy
+
+
+class Status(StrEnum):
+    """How a run ended. Only the three `converged…` are claims of a fixed point."""
+
+    CONVERGED = "converged"
+    CONVERGED_RESTRICTED = "converged_restricted"
+    SINGLE_PASS = "single_pass"
+    MAX_SWEEPS = "max_sweeps"
+    SITES_SKIPPED = "sites_skipped"
+    NONFINITE_FACTOR = "nonfinite_factor"
+    IMPROPER_POSTERIOR = "improper_posterior"
+    TIME_BUDGET = "time_budget"
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+
+    @property
+    def sentence(self) -> str:
+        """The status in words."""
+        return SENTENCES[self]
+
+
+SENTENCES = {
+    Status.CONVERGED: "The moments of q and of every tilted distribution agree within the tolerance.",
+    Status.CONVERGED_RESTRICTED: (
+        "A fixed point of the restricted projection: some sites gave up their variance constraint to stay proper, "
+        "so this is not a fixed point of EP."
+    ),
+    Status.SINGLE_PASS: "Every site was visited once (assumed-density filtering); no fixed point was sought.",
+    Status.MAX_SWEEPS: "The sweeps were used up before the moments agreed; the result is not a fixed point.",
+    Status.SITES_SKIPPED: (
+        "Some sites cannot be updated because removing them leaves an improper cavity; the result is not a fixed point."
+    ),
+    Status.NONFINITE_FACTOR: "Some factors gave no finite moments; their sites were left as they were.",
+    Status.IMPROPER_POSTERIOR: "The approximation cannot be normalised; its numbers mean nothing.",
+    Status.TIME_BUDGET: "The time budget was used up before the moments agreed; the result is not a fixed point.",
+    Status.INTERRUPTED: "The run was interrupted; this is the state after the last complete sweep.",
+    Status.RUNNING: "The run goes on; this is the state after the sweep just done.",
+}
+CODES = tuple(Status)
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """The result of `infer`.
+
+    sites: natural parameters, one row a site; a tuple of such arrays when the problem has several groups.
+    mismatch: the largest moment mismatch over all sites, measured at this very state.
+    residuals: the largest mismatch met while visiting the sites, sweep by sweep.
+    skipped, nonfinite, shortened: visits that left a site alone because its cavity was improper or its factor gave no
+        finite moments, and visits whose step was shortened to keep q proper, over the whole run.
+    evaluations: factor evaluations spent. info: what the moments strategy reported for every site, by group.
+    """
+
+    problem: Problem
+    q: Any
+    groups: tuple[Any, ...]
+    log_scales: tuple[Any, ...]
+    log_evidence: Any
+    code: Any
+    sweeps: Any
+    residuals: Any
+    mismatch: Any
+    site_mismatch: tuple[Any, ...]
+    skipped: Any
+    nonfinite: Any
+    shortened: Any
+    evaluations: Any
+    info: tuple[dict[str, Any], ...]
+    seconds: Any = float("nan")
+
+    @property
+    def status(self) -> Any:
+        """A `Status`; for a stack of solutions an array of their names."""
+        if is_traced(self.code) or np.ndim(self.code) > 0:
+            return self.code if is_traced(self.code) else np.array([str(s) for s in CODES])[np.asarray(self.code)]
+        return CODES[int(self.code)]
+
+    @property
+    def converged(self) -> Any:
+        """Whether a fixed point of the method was reached; `status` says of which kind."""
+        code = jnp.asarray(self.code) if is_traced(self.code) else np.asarray(self.code)
+        done = (code == CODES.index(Status.CONVERGED)) | (code == CODES.index(Status.CONVERGED_RESTRICTED))
+        return done if is_traced(code) or np.ndim(code) > 0 else bool(done)
+
+    @property
+    def sites(self) -> Any:
+        """Natural parameters of the sites."""
+        return self.groups[0] if len(self.groups) == 1 else self.groups
+
+    @property
+    @float64
+    def negative(self) -> Any:
+        """How many sites are not log-concave: a negative precision or exponent. Allowed, but a sign of a hard posterior."""
+        counts = [
+            jnp.sum(group.family.is_negative(jnp.asarray(own)), axis=-1)
+            for group, own in zip(self.problem.groups, self.groups, strict=True)
+        ]
+        return sum(counts[1:], counts[0])
+
+    @float64
+    def view(self, name: str) -> Any:
+        """A named parameter of q: mean, covariance, and what else the model has."""
+
+        def look(q: Any) -> dict[str, jax.Array]:
+            return self.problem.posterior.views(q)
+
+        for _ in range(np.ndim(self.code)):
+            look = jax.vmap(look)
+        views = look(self.q)
+        if name not in views:
+            raise AttributeError(f"This solution has no {name}; it has {', '.join(views)}.")
+        return to_numpy(views[name])
+
+    @property
+    def mean(self) -> Any:
+        """Posterior mean."""
+        return self.view("mean")
+
+    @property
+    def covariance(self) -> Any:
+        """Posterior covariance: a number for a scalar, a matrix for a vector."""
+        return self.view("covariance")
+
+    @property
+    def concentration(self) -> Any:
+        """Concentration of a Dirichlet posterior."""
+        return self.view("concentration")
+
+    @float64
+    def sample(self, key: jax.Array, draws: int) -> Any:
+        """Independent draws from q."""
+        return self.problem.posterior.sample(key, self.q, draws)
+
+    @float64
+    def log_density(self, x: Any) -> Any:
+        """log q(x)."""
+        return self.problem.posterior.log_density(self.q, jax.tree.map(jnp.asarray, x))
+
+    def __str__(self) -> str:
+        if is_traced(self.code) or np.ndim(self.code) > 0:
+            return f"Solution of {np.shape(self.code)} problems"
+        return (
+            f"{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
+            f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
+        )
+
+
+jax.tree_util.register_dataclass(Solution, data_fields=[f.name for f in dataclasses.fields(Solution)], meta_fields=[])

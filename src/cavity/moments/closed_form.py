@@ -1,0 +1,41 @@
+"""Closed forms: only calls the factor, and raises when it has none."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from cavity.factors.base import Factor, MissingClosedForm
+from cavity.families.base import Family, Tilted
+from cavity.moments.base import Info, Moments
+
+
+@dataclass(frozen=True)
+class ClosedForm(Moments):
+    """The factor's own `tilted`, or its `log_z` differentiated automatically. Nothing falls back silently."""
+
+    def tilt(
+        self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
+    ) -> tuple[Tilted, Info]:
+        tilted = factor.tilted(family, cavity, data, power)
+        if tilted is not NotImplemented:
+            return tilted, {}
+        if factor.log_z is None or power != 1.0:
+            raise missing(factor, family, power)
+        log_z_of_site = factor.log_z
+        log_z, stats = family.tilted_stats(lambda *coordinates: log_z_of_site(*coordinates, data), cavity)
+        return Tilted(log_z, stats, family.message(cavity, stats)), {}
+
+
+def missing(factor: Factor, family: Family, power: float) -> MissingClosedForm:
+    """The error that names the combination, what exists, and what to use instead."""
+    known = list(factor.closed_forms)
+    if factor.log_z is not None:
+        known.append("any family whose coordinates log_z takes, power 1 (by differentiation)")
+    wanted = f"{type(factor).__name__} with {type(family).__name__} sites and power {power:g}"
+    return MissingClosedForm(
+        f"No closed form for {wanted}. Closed forms that exist: {'; '.join(known) if known else 'none'}. "
+        "To integrate numerically, use problem.with_moments(cavity.Quadrature()) for up to three dimensions, "
+        "problem.with_moments(cavity.Enumeration()) for discrete variables, "
+        "or problem.with_moments(cavity.Importance(draws=10_000)) for anything with a log density."
+    )

@@ -1,0 +1,94 @@
+"""Enumeration: exact sums over all states of one or several discrete variables."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor
+from cavity.families.base import Family, Tilted
+from cavity.families.categorical import Categorical
+from cavity.families.product import Product
+from cavity.moments.base import Info, Moments
+
+#: joint states beyond which the table of a factor is refused
+LARGEST = 10_000_000
+
+
+@dataclass(frozen=True)
+class Enumeration(Moments):
+    """Sums of t(x)**power × cavity(x) over all x: an integer, or a tuple of integers for a product of categoricals.
+
+    The message to variable i is the sum over the others,
+
+        m_i(x_i) = Σ_{x_j, j ≠ i} t(x)**power Π_{j ≠ i} c_j(x_j) / Z,
+
+    without cavity i: it is never divided out again, so it is right also where c_i is zero, and a sum that is exactly
+    zero becomes a zero of the site (a count), not a small number. Where nothing is possible log Z = −inf, the site says
+    nothing and the statistics are the cavity's.
+    """
+
+    def tilt(
+        self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
+    ) -> tuple[Tilted, Info]:
+        variables = discrete(family)
+        parts = family.parts(cavity) if isinstance(family, Product) else [cavity]
+        log_t = power * log_table(factor, variables, data, isinstance(family, Product))
+        log_t = jnp.where(jnp.isfinite(log_t), log_t, -jnp.inf)  # NaN counts as impossible
+        cavities = [own.log_probabilities(part) for own, part in zip(variables, parts, strict=True)]
+
+        def spread(values: jax.Array, axis: int) -> jax.Array:
+            """A vector of one variable, shaped to act on the joint table."""
+            return values.reshape([-1 if i == axis else 1 for i in range(len(variables))])
+
+        outgoing = []
+        for axis in range(len(variables)):
+            others = [spread(c, i) for i, c in enumerate(cavities) if i != axis]
+            rest = tuple(i for i in range(len(variables)) if i != axis)
+            outgoing.append(jax.nn.logsumexp(sum(others, log_t), axis=rest))
+        log_z = jax.nn.logsumexp(outgoing[0] + cavities[0])
+        found = log_z > -jnp.inf
+        scale = jnp.where(found, log_z, 0.0)
+        stats, sites = [], []
+        for own, part, log_c, message in zip(variables, parts, cavities, outgoing, strict=True):
+            possible = message > -jnp.inf
+            weights = jnp.where(possible, message, 0.0) - jnp.where(possible, scale, 0.0)
+            site = jnp.concatenate([weights, (~possible).astype(weights.dtype)])
+            sites.append(jnp.where(found, site, own.uniform()))
+            stats.append(jnp.where(found, jnp.exp(log_c + message - scale), own.moments(part)))
+        return Tilted(log_z, jnp.concatenate(stats), jnp.concatenate(sites)), {}
+
+    def evaluations(self, family: Family) -> int:
+        return math.prod(own.states for own in discrete(family))
+
+
+def discrete(family: Family) -> tuple[Categorical, ...]:
+    """The categorical variables of a family, or a sentence why it has none."""
+    variables = family.families if isinstance(family, Product) else (family,)
+    for own in variables:
+        if not isinstance(own, Categorical):
+            raise TypeError(
+                f"Enumeration sums over Categorical variables and products of them; found {own!r}. "
+                "Use cavity.Quadrature() for up to three continuous dimensions, else cavity.Importance(draws=10_000)."
+            )
+    states = math.prod(own.states for own in variables)
+    if states > LARGEST:
+        raise TypeError(
+            f"Enumeration over {len(variables)} variables has {states} joint states, more than {LARGEST}. "
+            "Use cavity.Importance(draws=10_000)."
+        )
+    return tuple(variables)
+
+
+def log_table(factor: Factor, variables: tuple[Categorical, ...], data: Any, joint: bool) -> jax.Array:
+    """log t at every joint state, one axis a variable; the factor sees a tuple of integers, or one integer."""
+    shape = tuple(own.states for own in variables)
+    index = jnp.asarray(np.indices(shape).reshape(len(shape), -1))
+
+    def value(x: jax.Array) -> jax.Array:
+        return factor.log_density(tuple(x) if joint else x[0], data)
+
+    return jnp.asarray(jax.vmap(value, in_axes=1)(index), float).reshape(shape)

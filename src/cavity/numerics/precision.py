@@ -1,0 +1,45 @@
+"""Double precision as a scope.
+
+Nothing in this package touches JAX's global configuration. Public entry points open float64 for the length of the
+call; what they hand back to code outside such a scope are NumPy arrays, because a float64 JAX array would silently be
+rounded to float32 by the first operation done outside.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def is_traced(tree: Any) -> bool:
+    """Whether any leaf is being traced (inside `jit`, `vmap` or `grad`), so that its value cannot be looked at."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def to_numpy(tree: Any) -> Any:
+    """The tree with concrete JAX arrays replaced by NumPy arrays; traced leaves and random keys pass through."""
+
+    def convert(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+            return leaf
+        return leaf if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
+
+    return jax.tree.map(convert, tree)
+
+
+def float64(function: Callable[P, R]) -> Callable[P, R]:
+    """Run `function` in double precision whatever the caller's setting; a no-op when the scope is already open."""
+
+    @functools.wraps(function)
+    def scoped(*args: P.args, **kwargs: P.kwargs) -> R:
+        if jax.config.jax_enable_x64:
+            return function(*args, **kwargs)
+        with jax.enable_x64(True):
+            return to_numpy(function(*args, **kwargs))
+
+    return scoped

@@ -1,0 +1,243 @@
+"""Adaptive integration of one variable in log space, inside `jit` and `vmap`.
+
+∫ exp(log_f(u)) du over the real line, u in units in which the mass is expected near 0 with spread about 1. The line is
+cut into panels with 17 Clenshaw–Curtis points each. Those include the ends, so two neighbours share a point: mass that
+rises towards an edge is seen from both sides, and a peak hidden between an edge and the first inner point of a panel
+cannot go unnoticed while its neighbour is being refined. The error of a panel is taken from the last four Chebyshev
+coefficients of f, and the panels with the largest errors are bisected until the errors sum to `TOLERANCE` of the total.
+A jump is located to 2^-ROUNDS of its panel, a kink twice as fast.
+
+Errors are weighed by max(1, (u − mean)²/variance) with the running mean and variance, so that heavy tails are resolved
+for the second moment too. A caller may name further functions G (`tests`) whose ∫ G f is to be resolved relative to
+∫ |G| f, however small that is compared with ∫ f.
+
+What can be missed: mass that no point of the starting grid sees, i.e. a spike narrower than the spacing of points
+(0.05 within 8 units of 0, then |u|/5) whose flanks lie below a broader background, or narrow bounded support
+away from other support. A peak with visible flanks (Gaussian, Laplace, Student-t of any scale) is always climbed to.
+`landmarks` puts panel ends, hence points, where a caller knows of sharp features.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+#: points per panel
+ORDER = 17
+#: panels kept at once; a panel whose mass is below exp(NEGLIGIBLE) of the total gives up its place
+CAPACITY = 128
+#: bisections per round
+SPLITS = 4
+#: rounds at most
+ROUNDS = 48
+#: sum of the panels' error estimates, relative to the integral, at which refinement stops
+TOLERANCE = 1e-11
+#: the same for the tests
+TEST_TOLERANCE = 1e-9
+
+NEGLIGIBLE = -80.0
+#: rounding of log_f leaves noise that no bisection removes: stop when so many rounds did not halve an error below NOISE
+PATIENCE = 5
+NOISE = 1e-8
+
+#: reach of the starting grid on either side of 0: 32 panels of width 1/2 up to 8, then 15 on either side, ×4 each
+EDGES = np.concatenate([-8.0 * 4.0 ** np.arange(15, 0, -1), np.linspace(-8.0, 8.0, 33), 8.0 * 4.0 ** np.arange(1, 16)])
+
+
+def clenshaw_curtis(order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points and weights on [−1, 1], and the matrix that turns values into the last four Chebyshev coefficients."""
+    n = order - 1
+    angle = np.pi * np.arange(order) / n
+    ends = np.where((np.arange(order) == 0) | (np.arange(order) == n), 0.5, 1.0)
+    to_coefficients = 2.0 / n * np.cos(np.outer(np.arange(order), angle)) * ends * ends[:, None]
+    k = np.arange(0, order, 2)
+    weights = (2.0 / (1.0 - k**2)) @ to_coefficients[::2]
+    points = np.sin(np.pi * (n - 2 * np.arange(order)) / (2 * n))  # cos(angle), exactly odd
+    return points, weights, to_coefficients[-4:]
+
+
+POINTS, WEIGHTS, TAIL = clenshaw_curtis(ORDER)
+
+#: evaluations of log_f by one `integrate` at most
+EVALUATIONS = ORDER * (len(EDGES) - 1 + 2 * SPLITS * ROUNDS + CAPACITY)
+
+
+class Integral(NamedTuple):
+    """nodes: points u. log_weights: log of each point's share of the integral. error: relative, estimated.
+
+    Where no mass was found log_z = −inf, all log_weights = −inf and error = inf.
+    """
+
+    nodes: jax.Array
+    log_weights: jax.Array
+    log_z: jax.Array
+    error: jax.Array
+
+
+class Panels(NamedTuple):
+    """What is remembered of each panel; `log_tests` (of ∫ |G| f) and `log_test_errors` have one column a test."""
+
+    low: jax.Array
+    high: jax.Array
+    log_mass: jax.Array
+    mean: jax.Array
+    spread: jax.Array
+    log_error: jax.Array
+    log_tests: jax.Array
+    log_test_errors: jax.Array
+
+
+class Search(NamedTuple):
+    """State of the refinement: errors and shares of all panels relative to the total, rounds without progress."""
+
+    panels: Panels
+    log_errors: jax.Array
+    log_weight: jax.Array
+    error: jax.Array
+    best: jax.Array
+    stalled: jax.Array
+    rounds: jax.Array
+
+
+#: log_f(u) and test functions: u -> (log |G_j(u)|, sign G_j(u)), two vectors with one entry a test
+LogDensity = Callable[[jax.Array], jax.Array]
+Tests = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+
+
+def no_tests(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The empty list of test functions."""
+    return jnp.zeros((0,)), jnp.zeros((0,))
+
+
+def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array | None = None) -> Integral:
+    """∫ exp(log_f(u)) du for a scalar function; NaN and +inf count as −inf.
+
+    tests: functions G_j(u) as (log |G_j|, sign); ∫ G_j f is resolved too. Where they are not finite they count as 0.
+    landmarks: points u (any number, fixed) where f is sharp.
+    """
+
+    def clean(u: jax.Array) -> jax.Array:
+        value = log_f(u)
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    def clean_tests(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        log_g, sign = tests(u)
+        return jnp.where(log_g < jnp.inf, log_g, -jnp.inf), jnp.where(jnp.isfinite(sign), sign, 0.0)
+
+    def evaluate(low: jax.Array, high: jax.Array) -> Panels:
+        return jax.vmap(lambda a, b: panel(jax.vmap(clean), jax.vmap(clean_tests), a, b))(low, high)
+
+    edges = jnp.asarray(EDGES)
+    if landmarks is not None:
+        marks = jnp.clip(jnp.nan_to_num(landmarks), EDGES[0], EDGES[-1])
+        edges = jnp.sort(jnp.concatenate([edges, jnp.ravel(marks)]))
+    # Places not in use are panels of no width at 0.
+    spare = max(0, CAPACITY - (edges.size - 1))
+    panels = evaluate(jnp.pad(edges[:-1], (0, spare)), jnp.pad(edges[1:], (0, spare)))
+    start = Search(panels, *relative_errors(panels), jnp.inf, jnp.zeros((), int), jnp.zeros((), int))
+
+    def going(search: Search) -> jax.Array:
+        return (search.error > TOLERANCE) & (search.rounds < ROUNDS) & (search.stalled < PATIENCE)
+
+    panels, error = jax.lax.while_loop(going, lambda search: refine(evaluate, search), start)[0:4:3]
+    nodes = place(panels.low, panels.high)
+    half_width = 0.5 * (panels.high - panels.low)
+    log_f_nodes = jax.vmap(jax.vmap(clean))(nodes)
+    log_terms = log_f_nodes + jnp.log(jnp.asarray(WEIGHTS)) + jnp.log(half_width)[:, None]
+    log_z = jax.nn.logsumexp(log_terms)
+    found = log_z > -jnp.inf
+    log_weights = jnp.where(found, log_terms - jnp.where(found, log_z, 0.0), -jnp.inf)
+    # Rounding of log_f itself, in units of the last place.
+    size = jnp.where(log_weights > NEGLIGIBLE, jnp.abs(log_f_nodes), 0.0)
+    rounding = jnp.finfo(float).eps * (1.0 + jnp.sum(jnp.exp(log_weights) * size))
+    return Integral(nodes.ravel(), log_weights.ravel(), log_z, jnp.where(found, error + rounding, jnp.inf))
+
+
+def place(low: jax.Array, high: jax.Array) -> jax.Array:
+    """The points of panels [low, high], last axis; the ends are hit exactly, so that neighbours agree on them."""
+    points = jnp.asarray(POINTS)
+    return 0.5 * ((1.0 - points) * low[..., None] + (1.0 + points) * high[..., None])
+
+
+def panel(clean: Callable, tests: Callable, low: jax.Array, high: jax.Array) -> Panels:
+    """Mass, mean, variance and error of one panel, all in logs relative to the panel's own largest value."""
+    u = place(low, high)
+    values = clean(u)
+    peak = jnp.max(values)
+    safe = jnp.where(jnp.isfinite(peak), peak, 0.0)
+    f = jnp.exp(values - safe)
+    half_width = 0.5 * (high - low)
+    share = jnp.asarray(WEIGHTS) * f
+    mass = jnp.sum(share)
+    share = share / jnp.where(mass > 0, mass, 1.0)
+    mean = jnp.sum(share * u)
+    error = jnp.sum(jnp.abs(jnp.asarray(TAIL) @ f))
+    log_g, sign = tests(u)
+    log_gf = values[:, None] + log_g
+    peaks = jnp.max(log_gf, axis=0)
+    peaks = jnp.where(jnp.isfinite(peaks), peaks, 0.0)
+    gf = jnp.exp(log_gf - peaks)
+    return Panels(
+        low=low,
+        high=high,
+        log_mass=safe + jnp.log(mass) + jnp.log(half_width),
+        mean=mean,
+        # A peak that only one point sees has no spread; its true one is some fraction of the spacing.
+        spread=jnp.maximum(jnp.sum(share * (u - mean) ** 2), 1e-3 * half_width**2),
+        log_error=safe + jnp.log(error) + jnp.log(half_width),
+        log_tests=peaks + jnp.log(jnp.asarray(WEIGHTS) @ gf) + jnp.log(half_width),
+        log_test_errors=peaks
+        + jnp.log(jnp.sum(jnp.abs(jnp.asarray(TAIL) @ (sign * gf)), axis=0))
+        + jnp.log(half_width),
+    )
+
+
+def relative_errors(panels: Panels) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(log error of every panel, log of its share, each for the integral that it matters most for; sum of errors)."""
+    log_z = jax.nn.logsumexp(panels.log_mass)
+    found = log_z > -jnp.inf
+    log_z = jnp.where(found, log_z, 0.0)
+    share = jnp.exp(panels.log_mass - log_z)
+    mean = jnp.sum(share * panels.mean)
+    variance = jnp.sum(share * (panels.spread + (panels.mean - mean) ** 2))
+    distance = jnp.maximum(jnp.abs(panels.low - mean), jnp.abs(panels.high - mean))
+    second = 2.0 * jnp.log(distance) - jnp.log(variance) - log_z
+    gain = jnp.maximum(-log_z, second)
+    totals = jax.nn.logsumexp(panels.log_tests, axis=0)
+    totals = jnp.where(totals > -jnp.inf, totals, 0.0)
+    easier = jnp.log(TOLERANCE / TEST_TOLERANCE)
+
+    def weigh(log_value: jax.Array, log_tests: jax.Array) -> jax.Array:
+        own = jnp.where(log_value > -jnp.inf, log_value + gain, -jnp.inf)
+        return jnp.max(jnp.concatenate([own[:, None], easier + log_tests - totals], axis=1), axis=1)
+
+    # Nothing found yet: look at wide panels and near ones first.
+    blind = jnp.log(panels.high - panels.low) - 1.5 * jnp.log1p(0.5 * jnp.abs(panels.low + panels.high))
+    log_errors = jnp.where(found, weigh(panels.log_error, panels.log_test_errors), blind)
+    log_weight = jnp.where(found, jnp.maximum(weigh(panels.log_mass, panels.log_tests), log_errors), blind)
+    return log_errors, log_weight, jnp.where(found, jnp.sum(jnp.exp(log_errors)), jnp.inf)
+
+
+def refine(evaluate: Callable[[jax.Array, jax.Array], Panels], search: Search) -> Search:
+    """Bisect the worst panels: one half stays in place, the other takes the place of a negligible panel."""
+    panels = search.panels
+    size = panels.low.size
+    worst_error, worst = jax.lax.top_k(search.log_errors, SPLITS)
+    least_weight, least = jax.lax.top_k(-search.log_weight, SPLITS)
+    low, high = panels.low[worst], panels.high[worst]
+    middle = 0.5 * (low + high)
+    found = jnp.isfinite(search.error) | jnp.any(panels.log_mass > -jnp.inf)
+    free = jnp.where(found, -least_weight < NEGLIGIBLE, -least_weight < worst_error[-1])
+    wanted = jnp.where(found, worst_error > jnp.log(0.01 * TOLERANCE / size), True)
+    splits = free & wanted & (low < middle) & (middle < high)
+    halves = evaluate(jnp.concatenate([low, middle]), jnp.concatenate([middle, high]))
+    # A place beyond the end is dropped: no split there.
+    to = jnp.where(jnp.concatenate([splits, splits]), jnp.concatenate([worst, least]), size)
+    panels = jax.tree.map(lambda old, new: old.at[to].set(new, mode="drop"), panels, halves)
+    log_errors, log_weight, error = relative_errors(panels)
+    improved = (error < 0.5 * search.best) | (error > NOISE)
+    stalled = jnp.where(jnp.any(splits), jnp.where(improved, 0, search.stalled + 1), PATIENCE)
+    best = jnp.where(error < 0.5 * search.best, error, search.best)
+    return Search(panels, log_errors, log_weight, error, best, stalled, search.rounds + 1)

@@ -1,0 +1,113 @@
+"""Figures in one style, without pyplot and without touching matplotlib's settings.
+
+A method has the same colour, line and marker everywhere. Colours are those of Okabe & Ito, which remain apart for
+colour-blind readers; line and marker differ as well, for grey prints.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY = "#777777"
+
+
+class Style(NamedTuple):
+    """How a method is drawn."""
+
+    colour: str
+    line: str = "-"
+    marker: str = ""
+
+    def plot(self) -> dict[str, Any]:
+        """Keyword arguments for `Axes.plot`."""
+        return {"color": self.colour, "linestyle": self.line, "marker": self.marker, "linewidth": 1.6, "markersize": 6}
+
+    def curve(self) -> dict[str, Any]:
+        """The same for a smooth curve, where markers would clutter."""
+        return self.plot() | {"marker": ""}
+
+
+#: methods by the name they have in tables and legends
+STYLES: Mapping[str, Style] = {
+    "exact": Style(BLACK),
+    "EP": Style(VERMILION, "--", "x"),
+    "ADF": Style(ORANGE, "-.", "*"),
+    "Power EP": Style(PURPLE, ":", "P"),
+    "Restricted EP": Style(VERMILION, "--", "x"),
+    "EP2": Style(PURPLE, ":", "+"),
+    "Laplace": Style(BLUE, "-.", "s"),
+    "VB": Style(GREEN, (0, (1, 1)), "^"),
+    "Jensen": Style(SKY, (0, (5, 1)), "v"),
+    "importance": Style(SKY, "-", "."),
+    "Gibbs": Style(GREY, "-", "."),
+    "Directed Decision": Style(SKY, "-", "v"),
+    "Probabilistic Teacher": Style(GREY, "-", "o"),
+}
+
+
+def figure(rows: int = 1, columns: int = 1, width: float | None = None, height: float | None = None) -> tuple[Figure, Any]:
+    """A figure and an array (rows, columns) of axes in the house style; sizes in inches."""
+    sheet = Figure(figsize=(width or 5.2 * columns, height or 3.9 * rows), layout="constrained")
+    axes = np.asarray(sheet.subplots(rows, columns, squeeze=False))
+    for ax in axes.flat:
+        dress(ax)
+    return sheet, axes
+
+
+def dress(ax: Axes) -> None:
+    """Two spines, a faint grid behind the data."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(True, color="#e6e6e6", linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def label(ax: Axes, title: str, x: str, y: str) -> None:
+    """Title and axis names."""
+    ax.set_title(title, fontsize=10, loc="left")
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+
+
+def legend(ax: Axes, outside: bool = False, **options: Any) -> None:
+    """A legend without a frame; `outside` puts it to the right of the axes, away from the data."""
+    place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if outside else {"loc": "best"}
+    ax.legend(**(place | {"frameon": False, "fontsize": 8.5} | options))
+
+
+def shared_legend(sheet: Figure, axes: Iterable[Axes], columns: int = 6) -> None:
+    """One legend below all panels, every name once."""
+    found: dict[str, Any] = {}
+    for ax in axes:
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    sheet.legend(
+        list(found.values()), list(found), loc="outside lower center", ncols=min(columns, len(found)), frameon=False,
+        fontsize=9,
+    )
+
+
+def box_by_name(ax: Axes, samples: Mapping[str, np.ndarray], colours: Mapping[str, str]) -> None:
+    """A box for each name over positive numbers on a logarithmic axis; whiskers at 5 and 95 %."""
+    names = list(samples)
+    boxes = ax.boxplot(
+        [samples[name] for name in names], whis=(5, 95), showfliers=False, patch_artist=True, widths=0.55,
+        medianprops={"color": BLACK},
+    )
+    for patch, name in zip(boxes["boxes"], names, strict=True):
+        patch.set(facecolor=colours[name], alpha=0.6)
+    ax.set_xticks(range(1, len(names) + 1), names)
+    ax.set_yscale("log")
+
+
+def save(sheet: Figure, path: str | Path, dpi: int = 150) -> Path:
+    """Write a PNG (Agg) without the date and program a file would otherwise carry, so that equal figures are equal."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sheet.savefig(target, format="png", dpi=dpi, metadata={"Software": None})
+    return target

@@ -1,0 +1,76 @@
+"""Progress bars: of a run of `infer`, and of the units of an experiment. Silent where nobody looks."""
+
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+
+class Bar:
+    """A progress display open for the length of a `with` block; disabled off a terminal or when `quiet`."""
+
+    columns: tuple[Any, ...] = ()
+
+    def __init__(self, description: str, console: Console | None = None, quiet: bool = False) -> None:
+        console = Console(stderr=True) if console is None else console
+        self.description = description
+        self.progress = Progress(
+            *self.columns, console=console, disable=quiet or not console.is_terminal, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.progress.stop()
+
+
+class SweepProgress(Bar):
+    """Sweep, moment mismatch and log evidence of a running `infer`.
+
+        with SweepProgress("EP") as progress:
+            cavity.infer(problem, callback=progress)
+    """
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+
+    def __init__(self, description: str = "EP", console: Console | None = None, quiet: bool = False) -> None:
+        super().__init__(description, console, quiet)
+        self.task = self.progress.add_task(description, total=None, state="compiling")
+
+    def __call__(self, solution: Any) -> None:
+        """Show the state after a sweep; `solution` is what `infer` hands to its callback."""
+        state = (
+            f"sweep {int(solution.sweeps)}  mismatch {float(solution.mismatch):.1e}  "
+            f"log evidence {float(solution.log_evidence):.6g}"
+        )
+        self.progress.update(self.task, state=state)
+
+
+class UnitProgress(Bar):
+    """How many units of an experiment are done, and which one is being worked on."""
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[unit]}"),
+    )
+
+    def __init__(
+        self, description: str, total: int, done: int = 0, console: Console | None = None, quiet: bool = False
+    ) -> None:
+        super().__init__(description, console, quiet)
+        self.task = self.progress.add_task(description, total=total, completed=done, unit="")
+
+    def begin(self, unit: str) -> None:
+        """A unit is being worked on."""
+        self.progress.update(self.task, unit=unit)
+
+    def finish(self) -> None:
+        """It is done."""
+        self.progress.update(self.task, advance=1, unit="")

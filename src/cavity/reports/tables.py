@@ -1,0 +1,73 @@
+"""One table, shown on the terminal or written as Markdown."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import rich.box
+import rich.table
+from rich.console import Console
+from rich.text import Text
+
+
+class Table(NamedTuple):
+    """Cells may be text, numbers, booleans or None; the first column is the name of the row. note: below the table."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+def cell(value: Any, digits: int = 4) -> str:
+    """A cell as text: numbers with `digits` significant digits, — for what is missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", "\u2009")
+    if isinstance(value, float):
+        return f"{value:.{digits}g}"
+    return str(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a cell is set to the right."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def numeric_columns(table: Table) -> list[bool]:
+    """Columns that hold numbers only (or nothing)."""
+    return [
+        any(is_number(row[place]) for row in table.rows)
+        and all(row[place] is None or is_number(row[place]) for row in table.rows)
+        for place in range(len(table.columns))
+    ]
+
+
+def show(table: Table, console: Console) -> None:
+    """Print to the terminal."""
+    view = rich.table.Table(title=Text(table.title), box=rich.box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for name, numeric in zip(table.columns, numeric_columns(table), strict=True):
+        view.add_column(Text(name), justify="right" if numeric else "left")
+    for row in table.rows:
+        view.add_row(*(Text(cell(value)) for value in row))
+    console.print(view)
+    if table.note:
+        console.print(Text(table.note))
+
+
+def markdown(table: Table) -> str:
+    """The same table as Markdown text."""
+    marks = ["---:" if numeric else "---" for numeric in numeric_columns(table)]
+    lines = [f"**{table.title}**", "", row_text(table.columns), row_text(marks)]
+    lines += [row_text([cell(value) for value in row]) for row in table.rows]
+    if table.note:
+        lines += ["", table.note]
+    return "\n".join(lines) + "\n"
+
+
+def row_text(cells: Sequence[str]) -> str:
+    """One line of a Markdown table; a bar inside a cell would end it."""
+    return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"

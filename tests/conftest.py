@@ -1,0 +1,10 @@
+"""Every test runs in double precision, as the public entry points do."""
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _double_precision():
+    with jax.enable_x64(True):
+        yield

@@ -1,0 +1,79 @@
+"""The probit factor against 450-digit tables, and what the lecture notes print against exact integrals."""
+
+import csv
+from pathlib import Path
+
+import jax
+import mpmath as mp
+import numpy as np
+import pytest
+
+from cavity.factors.probit import Probit
+from cavity.families.gaussian import Gaussian
+from cavity.families.multivariate import SphericalGaussian
+
+TABLE = Path(__file__).parents[1] / "tables" / "normal.csv"
+
+
+@jax.jit
+def tilt(cavity, y):
+    return Probit().tilted(Gaussian(), cavity, y, 1.0)
+
+
+@pytest.fixture
+def sites():
+    """y, the cavities and (log_z, d1, d2, nu, tau) of the probit rows of the table."""
+    with TABLE.open(newline="") as file:
+        rows = np.array([[float(v) for v in row[1:] if v] for row in csv.reader(file) if row[0] == "probit"])
+    return rows[:, 0], rows[:, 1:3], rows[:, 3:]
+
+
+def test_stats_and_site_against_table(sites):
+    y, cavity, true = sites
+    tilted = jax.vmap(tilt)(cavity, y)
+    found = np.column_stack(tilted)
+    assert np.max(np.abs(found / true - 1)) < 1e-12
+
+
+def test_site_is_the_default_message_where_that_is_safe():
+    family, cavity = Gaussian(), Gaussian().from_mean(0.4, 2.5)
+    tilted = tilt(cavity, -1.0)
+    np.testing.assert_allclose(tilted.site, family.message(cavity, tilted.stats), rtol=1e-13)
+
+
+def test_the_default_message_fails_where_the_factor_does_not(sites):
+    y, cavity, true = sites
+    tilted = jax.vmap(tilt)(cavity, y)
+    default = jax.vmap(Gaussian().message)(cavity, tilted.stats)
+    assert np.nanmax(np.abs(default[:, 1] / true[:, 4] - 1)) > 1e-6
+
+
+def test_log_density_is_log_phi():
+    x = np.array([-40.0, -1.0, 0.0, 2.0])
+    expected = [float(mp.log(mp.ncdf(-v))) for v in x]
+    np.testing.assert_allclose(jax.jit(Probit().log_density)(x, -1.0), expected, rtol=1e-13)
+
+
+def test_other_families_and_powers_have_no_closed_form():
+    cavity = Gaussian().from_mean(0.0, 1.0)
+    assert Probit().tilted(Gaussian(), cavity, 1.0, 0.5) is NotImplemented
+    assert Probit().tilted(SphericalGaussian(2), np.ones(3), 1.0, 1.0) is NotImplemented
+
+
+def test_the_exponent_of_the_site_constant_in_the_lecture_notes_has_the_wrong_sign():
+    """Z̃ must make ∫ cavity × Z̃ N(x; μ̃, σ̃²) equal to Z; the exponent is printed with a minus and needs a plus."""
+    mean, variance, y = 0.9, 1.8, -1
+    log_z, _, (nu, tau) = tilt(Gaussian().from_mean(mean, variance), float(y))
+    site_mean, site_variance = mp.mpf(float(nu / tau)), mp.mpf(float(1 / tau))
+    total = variance + site_variance
+
+    def normal(x, m, v):
+        return mp.npdf(x, m, mp.sqrt(v))
+
+    exact = mp.quad(lambda x: normal(x, mean, variance) * mp.ncdf(y * x), [-mp.inf, 0, mp.inf])
+    overlap = mp.quad(lambda x: normal(x, mean, variance) * normal(x, site_mean, site_variance), [-mp.inf, 0, mp.inf])
+    exponent = (mean - site_mean) ** 2 / (2 * total)
+    corrected, printed = (exact * mp.sqrt(2 * mp.pi * total) * mp.exp(sign * exponent) for sign in (1, -1))
+    assert abs(float(mp.exp(float(log_z)) / exact - 1)) < 1e-13
+    assert abs(float(corrected * overlap / exact - 1)) < 1e-12
+    assert abs(float(printed * overlap / exact - 1)) > 0.5

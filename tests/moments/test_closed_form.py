@@ -1,0 +1,55 @@
+"""Closed forms are called, never replaced silently."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cavity.factors import MissingClosedForm, MissingDensity, Probit, from_log_density, from_log_z
+from cavity.families import Beta, FullGaussian, Gaussian
+from cavity.moments import ClosedForm, Quadrature
+from cavity.numerics.normal import log_ndtr
+
+KEY = jax.random.key(0)
+PROBIT_LOG_Z = from_log_z(lambda m, v, y: log_ndtr(y * m / jnp.sqrt(1.0 + v)))
+
+
+def test_a_missing_closed_form_lists_what_exists_and_what_to_use():
+    with pytest.raises(MissingClosedForm) as caught:
+        ClosedForm().tilt(None, Probit(), Gaussian(), jnp.array([0.0, 1.0]), 1.0, 0.5, KEY)
+    text = str(caught.value)
+    for part in ("Probit with Gaussian sites and power 0.5", "Gaussian sites, power 1", "Quadrature", "Importance"):
+        assert part in text
+    with pytest.raises(MissingClosedForm, match=r"Closed forms that exist: none\."):
+        factor = from_log_density(lambda x, d: x)
+        ClosedForm().tilt(None, factor, Beta(), jnp.ones(2), None, 1.0, KEY)
+
+
+@pytest.mark.parametrize(("mean", "variance", "y"), [(0.3, 0.5, 1.0), (-2.0, 3.0, 1.0), (1.5, 0.2, -1.0)])
+def test_log_z_alone_equals_the_explicit_derivatives(mean, variance, y):
+    eta = Gaussian().from_mean(mean, variance)
+    found, _ = ClosedForm().tilt(None, PROBIT_LOG_Z, Gaussian(), eta, y, 1.0, KEY)
+    exact = Probit().tilted(Gaussian(), eta, y, 1.0)
+    for a, b in zip(found, exact, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_log_z_alone_for_vectors():
+    family = FullGaussian(2)
+    direction = jnp.array([1.0, -2.0])
+    factor = from_log_z(lambda m, v, y: log_ndtr(y * (direction @ m) / jnp.sqrt(1.0 + direction @ v @ direction)))
+    eta = family.from_mean(np.array([0.4, 0.1]), np.array([[1.0, 0.3], [0.3, 0.5]]))
+    found, _ = ClosedForm().tilt(None, factor, family, eta, 1.0, 1.0, KEY)
+    density = from_log_density(lambda x, y: log_ndtr(y * (direction @ x)))
+    other, _ = jax.jit(lambda e: Quadrature().tilt(None, density, family, e, 1.0, 1.0, KEY))(eta)
+    for a, b in zip(found, other, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+
+
+def test_custom_factors_refuse_what_is_not_a_function():
+    with pytest.raises(TypeError, match=r"from_log_density needs a function of \(x, data\); found float"):
+        from_log_density(1.0)
+    with pytest.raises(TypeError, match="from_log_z needs a function"):
+        from_log_z("log z")
+    with pytest.raises(MissingDensity, match="no log_density"):
+        PROBIT_LOG_Z.log_density(0.0, 1.0)
