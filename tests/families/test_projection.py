@@ -253,5 +253,4 @@ def test_product_passes_everything_to_its_parts():
 def test_solvers_work_under_jit_and_vmap():
     family = Dirichlet(3)
     a = 10 ** np.random.default_rng(0).uniform(-3, 3, (20, 3))
-    mu = family.moments(a)
-    np.testing.assert_allclose(jax.jit(jax.vmap(family.natural))(mu), family.natural(mu), rtol=1e-9)
+    np.testing.assert_allclose(jax.jit(jax.vmap(family.natural))(family.moments(a)), a, rtol=1e-9)

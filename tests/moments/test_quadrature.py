@@ -29,7 +29,6 @@ KINDS = {
     "student": lambda x, d: -2.0 * jnp.log1p(((x - d[0]) / d[1]) ** 2 / 3.0),
     "triangle": lambda x, d: jnp.log(jnp.maximum(1.0 - jnp.abs(x - d[0]) / d[1], 0.0)),
     "gaussian": lambda x, d: -0.5 * ((x - d[0]) / d[1]) ** 2,
-    "never": lambda x, d: jnp.nan * x,
     "counts": lambda x, d: d[0] * jnp.log(x) + d[1] * jnp.log1p(-x),
     "rates": lambda x, d: d[0] * jnp.log(x) - d[1] * x,
 }
@@ -56,7 +55,7 @@ def test_probit_equals_its_closed_form():
     variance = sd**2
     eta = Gaussian().from_mean(z * np.sqrt(1 + variance), variance)
     found, info = tilt("probit", Gaussian())(eta, jnp.ones(sd.size))
-    exact = jax.vmap(lambda e: Probit().tilted(Gaussian(), e, 1.0, 1.0))(eta)
+    exact = jax.jit(jax.vmap(lambda e: Probit().tilted(Gaussian(), e, 1.0, 1.0)))(eta)
     assert_no_nan(found, info)
     assert float(info["error"].max()) < 1e-10
     np.testing.assert_allclose(found.log_z, exact.log_z, rtol=1e-9, atol=1e-12)
@@ -77,7 +76,7 @@ DENSITIES = {
 
 
 @pytest.mark.parametrize("kind", list(DENSITIES))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(y=st.floats(-5, 5), log_scale=st.floats(-2, 1), mean=st.floats(-3, 3), log_sd=st.floats(-1, 1))
 def test_kinks_heavy_tails_and_bounded_support(kind, y, log_scale, mean, log_sd):
     s, sd = 10.0**log_scale, 10.0**log_sd
@@ -109,8 +108,8 @@ def test_a_sharp_likelihood_far_away():
 
 
 def test_no_mass_and_improper_cavities_are_flagged_not_nan():
-    for kind, eta in (("never", [0.0, 1.0]), ("gaussian", [0.0, -1.0]), ("triangle", [np.nan, 1.0])):
-        found, info = one(kind, Gaussian(), eta, [0.0, 1.0])
+    for eta, y in (([0.0, 1.0], np.nan), ([0.0, -1.0], 0.0), ([np.nan, 1.0], 0.0)):
+        found, info = one("gaussian", Gaussian(), eta, [y, 1.0])
         assert_no_nan(found, info)
         assert found.log_z == -np.inf
         assert info["error"] == np.inf
@@ -143,16 +142,14 @@ def test_gamma_with_poisson_counts(eta, data):
     np.testing.assert_allclose(found.site, data, atol=1e-9 * max(1.0, a, b))
 
 
-def test_dirichlet_of_two_is_beta_and_keeps_both_ends():
-    factor = from_log_density(lambda x, d: d @ jnp.log(x))
-    for match in ("log", "mean_square"):
-        family = Dirichlet(2, match)
-        found, _ = Quadrature().tilt(None, factor, family, jnp.array([1e-6, 2.0]), jnp.array([2.0, 1.0]), 1.0, KEY)
-        np.testing.assert_allclose(found.site, [2.0, 1.0], atol=1e-9)
+def test_dirichlet_of_two_keeps_both_ends():
+    factor, family = from_log_density(lambda x, d: d @ jnp.log(x)), Dirichlet(2, "mean_square")
+    run = jax.jit(lambda e, d: Quadrature().tilt(None, factor, family, e, d, 1.0, KEY)[0])
+    for shapes in ([1e-6, 2.0], [2.0, 1e-6], [1e-6, 1e-6]):
+        np.testing.assert_allclose(run(jnp.array(shapes), jnp.array([2.0, 1.0])).site, [2.0, 1.0], atol=1e-9)
 
 
-@pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("kind", [FullGaussian, DiagonalGaussian, SphericalGaussian])
+@pytest.mark.parametrize(("kind", "dimension"), [(FullGaussian, 3), (DiagonalGaussian, 2), (SphericalGaussian, 2)])
 def test_vectors_equal_the_clutter_closed_form(kind, dimension):
     family = kind(dimension)
     spread = {FullGaussian: np.eye(dimension) + 0.5, DiagonalGaussian: np.linspace(0.5, 2, dimension)}.get(kind, 2.0)

@@ -16,7 +16,7 @@ VERDICTS: tuple[Verdict, ...] = ("holds", "holds in part", "does not hold", "ill
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """size: "full" supports a verdict; "quick" shows that it runs in a minute; "tiny" is for tests. seed: of all data."""
+    """size: "full" supports a verdict; "quick" shows that it runs; "tiny" is for tests. seed: of all data."""
 
     size: Size = "full"
     seed: int = 0

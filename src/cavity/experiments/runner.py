@@ -148,7 +148,9 @@ def write(
         "result": folder / "result.json",
     }
     files["table"].write_text(page(experiment, config, outcome), encoding="utf-8")
-    files["result"].write_text(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    files["result"].write_text(
+        json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
     return Record(result, outcome, files, units_run)
 
 

@@ -62,11 +62,17 @@ def compiled(model: Callable[[Any], cavity.Problem], method: cavity.Method) -> C
 
 @float64
 def solve(model: Callable[[Any], cavity.Problem], data: np.ndarray, method: cavity.Method) -> Stack:
-    """Run `method` on a stack of data sets; extra leading axes are kept."""
+    """Run `method` on a stack of data sets; extra leading axes are kept.
+
+    Stacks are filled up with copies to 64 times a power of four, so that few sizes are compiled.
+    """
     lead = data.ndim - (2 if model is cavity.models.mixture_weights else 1)
     flat = data.reshape(-1, *data.shape[lead:])
-    found = to_numpy(compiled(model, method)(flat))
-    return Stack(*(np.asarray(part).reshape(*data.shape[:lead], *part.shape[1:]) for part in found))
+    padded = 64
+    while padded < len(flat):
+        padded *= 4
+    found = to_numpy(compiled(model, method)(flat[np.arange(padded) % len(flat)]))
+    return Stack(*(part[: len(flat)].reshape(*data.shape[:lead], *part.shape[1:]) for part in found))
 
 
 class Truth(NamedTuple):

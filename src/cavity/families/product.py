@@ -27,6 +27,11 @@ def cut(sizes: list[int]) -> tuple[slice, ...]:
     return tuple(slice(end - size, end) for size, end in zip(sizes, ends, strict=True))
 
 
+def add(terms: list[jax.Array]) -> jax.Array:
+    """Sum of equal-shaped arrays."""
+    return jnp.sum(jnp.stack(terms), axis=0)
+
+
 @dataclass(frozen=True)
 class Product(Family):
     """p(x₁, x₂, …) = p₁(x₁) p₂(x₂) …; every question is asked of the parts and the answers are put together."""
@@ -63,7 +68,7 @@ class Product(Family):
         """Statistics cut into one piece for each family."""
         return [jnp.asarray(stats)[..., part] for part in cut(sizes)]
 
-    def each(self, question: str, *etas: jax.Array) -> list[jax.Array]:
+    def each(self, question: str, *etas: jax.Array) -> list[Any]:
         """The answers of all families to one question about their own parameters."""
         pieces = zip(*(self.parts(eta) for eta in etas), strict=True)
         return [getattr(family, question)(*own) for family, own in zip(self.families, pieces, strict=True)]
@@ -76,12 +81,12 @@ class Product(Family):
         return sum(self.each("coordinates", eta), ())
 
     @float64
-    def statistics(self, x: tuple[jax.Array, ...]) -> jax.Array:
+    def statistics(self, x: Any) -> jax.Array:
         return jnp.concatenate([family.statistics(own) for family, own in zip(self.families, x, strict=True)], axis=-1)
 
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
-        return sum(self.each("log_partition", eta))
+        return add(self.each("log_partition", eta))
 
     @float64
     def moments(self, eta: jax.Array) -> jax.Array:
@@ -99,32 +104,32 @@ class Product(Family):
         return jnp.all(jnp.stack(self.each("is_proper", eta)), axis=0)
 
     @float64
-    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> tuple[jax.Array, ...]:
+    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> Any:
         keys = jax.random.split(key, len(self.families))
         triples = zip(self.families, keys, self.parts(eta), strict=True)
         return tuple(family.sample(own_key, own, shape) for family, own_key, own in triples)
 
     @float64
-    def mean(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+    def mean(self, eta: jax.Array) -> Any:
         return tuple(self.each("mean", eta))
 
     @float64
-    def covariance(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+    def covariance(self, eta: jax.Array) -> Any:
         """The covariance of each part; there is none between parts."""
         return tuple(self.each("covariance", eta))
 
     @float64
-    def log_density(self, eta: jax.Array, x: tuple[jax.Array, ...]) -> jax.Array:
+    def log_density(self, eta: jax.Array, x: Any) -> jax.Array:
         triples = zip(self.families, self.parts(eta), x, strict=True)
-        return sum(family.log_density(own, value) for family, own, value in triples)
+        return add([family.log_density(own, value) for family, own, value in triples])
 
     @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
-        return sum(self.each("entropy", eta))
+        return add(self.each("entropy", eta))
 
     @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
-        return sum(self.each("kl", eta, other))
+        return add(self.each("kl", eta, other))
 
     @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:

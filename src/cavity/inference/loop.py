@@ -86,7 +86,7 @@ def attempt(
     usable_cavity = jnp.where(proper[:, None], cavity, local)
 
     def one(cavity: jax.Array, data: Any, number: jax.Array) -> tuple[Any, ...]:
-        site_key = jax.random.fold_in(key, number)
+        site_key = derived(key, group.moments.random, number)
         tilted, info = group.moments.tilt(
             group.moments.init(), group.factor, family, cavity, data, method.power, site_key
         )
@@ -161,7 +161,7 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
             index: jax.Array,
             group: SiteGroup = group,
             own: jax.Array = sites[number],
-            key: jax.Array = group_key(key, number),
+            key: jax.Array = derived(key, group.moments.random, number),
         ) -> tuple[Any, ...]:
             trial = attempt(problem, method, group, q, own, index[None], key)
             scale = log_scale(group.family, trial.cavity[0], trial.log_z[0], own[index], method.power)
@@ -172,9 +172,14 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
     return Report(*(tuple(column) for column in zip(*rows, strict=True)))
 
 
-def group_key(key: jax.Array, number: int) -> jax.Array:
-    """The random key of a group, the same in every sweep, so that sampled moments have a fixed point."""
-    return jax.random.fold_in(key, number)
+def derived(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Array:
+    """A key for these numbers; the key as it is where nobody uses it, which keeps the compiled loop small.
+
+    Groups and sites get the same key in every sweep, so that sampled moments have a fixed point.
+    """
+    for number in numbers if needed else ():
+        key = jax.random.fold_in(key, number)
+    return key
 
 
 def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
@@ -208,15 +213,20 @@ def start(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, 
 
 def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
-    order_key = jax.random.fold_in(jax.random.fold_in(key, len(problem.groups)), state.sweep)
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if method.schedule.needs_mismatch:
             mismatch = measure(problem, method, state.q, state.sites, key).mismatch[number]
-        table = method.schedule.visits(group.size, jax.random.fold_in(order_key, number), mismatch)
+        # A number no group has keeps the orders apart from the draws.
+        order_key = derived(key, method.schedule.random, len(problem.groups), number, state.sweep)
+        table = method.schedule.visits(group.size, order_key, mismatch)
 
-        def body(state: State, index: jax.Array, number: int = number) -> tuple[State, None]:
-            return visit(problem, method, number, state, index, group_key(key, number)), None
+        group_key = derived(key, group.moments.random, number)
+
+        def body(
+            state: State, index: jax.Array, number: int = number, group_key: jax.Array = group_key
+        ) -> tuple[State, None]:
+            return visit(problem, method, number, state, index, group_key), None
 
         state, _ = jax.lax.scan(body, state, table)
     state = state._replace(q=refresh(problem, state.sites))

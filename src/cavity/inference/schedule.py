@@ -7,6 +7,7 @@ padded with the number of sites, an index no site has.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,10 @@ class Schedule(ABC):
     """Strategies are frozen dataclasses: hashable, static under `jit`."""
 
     #: whether `visits` wants the mismatch of every site measured afresh before each sweep.
-    needs_mismatch: bool = False
+    needs_mismatch: ClassVar[bool] = False
+
+    #: whether `visits` uses its key.
+    random: ClassVar[bool] = False
 
     @abstractmethod
     def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
@@ -34,6 +38,8 @@ class InOrder(Schedule):
 @dataclass(frozen=True)
 class Shuffled(Schedule):
     """One site after another, in a new random order every sweep."""
+
+    random: ClassVar[bool] = True
 
     def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
         return jax.random.permutation(key, size)[:, None]
@@ -62,7 +68,7 @@ class Order(Schedule):
 class LargestMismatchFirst(Schedule):
     """One site after another, the worst matched first, measured afresh before every sweep."""
 
-    needs_mismatch = True
+    needs_mismatch: ClassVar[bool] = True
 
     def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
         return jnp.argsort(-mismatch)[:, None]
@@ -82,6 +88,8 @@ class Blocks(Schedule):
 
     block_size: int
     shuffled: bool = False
+
+    random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.block_size < 1:

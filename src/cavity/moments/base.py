@@ -5,7 +5,7 @@ values. `init` and `learn` carry state between sweeps for strategies that learn;
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -18,6 +18,9 @@ Info = dict[str, jax.Array]
 
 class Moments(ABC):
     """Strategies are frozen dataclasses: hashable, static under `jit`."""
+
+    #: whether `tilt` uses its key; where not, none is derived, which keeps the compiled loop small.
+    random: ClassVar[bool] = False
 
     def init(self) -> Any:
         """State carried from sweep to sweep."""

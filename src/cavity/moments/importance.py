@@ -1,7 +1,7 @@
 """Importance sampling: for any family that can be sampled and any factor with a log density."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,8 @@ class Importance(Moments):
 
     draws: int = 10_000
     proposal: Any = "cavity"
+
+    random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.draws, int) or self.draws < 2:

@@ -63,7 +63,10 @@ def tilted(
     family: Any, frame: Frame, log_z: jax.Array, mean: jax.Array, spread: jax.Array, change: jax.Array
 ) -> Tilted:
     """(log Z, (d1, d2), site) from the tilted mean (d,), covariance (d, d) and covariance − I, in the frame's units."""
-    log_z = jnp.where(frame.proper, log_z, -jnp.inf)
+    # An improper cavity has no tilted distribution: no mass, and a site that says nothing.
+    log_z, mean, change = (
+        jnp.where(frame.proper, known, silent) for known, silent in ((log_z, -jnp.inf), (mean, 0.0), (change, 0.0))
+    )
     if isinstance(family, FullGaussian):
         return _full(family, frame, log_z, mean, spread, change)
     shared = family.shared if isinstance(family, AxisAligned) else 1

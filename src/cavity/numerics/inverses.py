@@ -53,13 +53,14 @@ def gamma_shape(s: jax.Array) -> jax.Array:
 
 
 class Bracket(NamedTuple):
-    """State of the search for log Σ a: the point, what encloses it, the last step, and the number of steps."""
+    """State of the search for log Σ a: the point, what encloses it, the last step, the shapes before it, the round."""
 
     point: jax.Array
     low: jax.Array
     high: jax.Array
     step: jax.Array
-    count: jax.Array
+    shapes: jax.Array
+    rounds: jax.Array
 
 
 class Guess(NamedTuple):
@@ -94,7 +95,7 @@ def dirichlet_shapes(mu: jax.Array, lower: jax.Array | float = 0.0) -> jax.Array
     start = jnp.clip(jnp.log(0.5 * (components - 1) / gap + bound), low, high)
 
     def unfinished(state: Bracket) -> jax.Array:
-        return (state.count < BRACKET_STEPS) & jnp.any(jnp.abs(state.step) > 1e-5)
+        return (state.rounds < BRACKET_STEPS) & jnp.any(jnp.abs(state.step) > 1e-5)
 
     def advance(state: Bracket) -> Bracket:
         guess = shapes_given_total(mu, lower, gap, largest, state.point)
@@ -112,13 +113,13 @@ def dirichlet_shapes(mu: jax.Array, lower: jax.Array | float = 0.0) -> jax.Array
             low,
             high,
             jnp.where(done, state.step, step),
-            state.count + 1,
+            jnp.where(done[..., None], state.shapes, guess.shapes),
+            state.rounds + 1,
         )
 
-    first = Bracket(start, low, high, 2.0 * (high - low), jnp.zeros((), int))
+    first = Bracket(start, low, high, 2.0 * (high - low), mu, jnp.zeros((), int))
     final = jax.lax.while_loop(unfinished, advance, first)
-    shapes = shapes_given_total(mu, lower, gap, largest, final.point).shapes
-    shapes = jax.lax.fori_loop(0, POLISH_STEPS, lambda _, a: newton_step(a, mu, lower), shapes)
+    shapes = jax.lax.fori_loop(0, POLISH_STEPS, lambda _, a: newton_step(a, mu, lower), final.shapes)
     return jnp.where(feasible[..., None], shapes, jnp.nan)
 
 

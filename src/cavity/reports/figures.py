@@ -51,7 +51,9 @@ STYLES: Mapping[str, Style] = {
 }
 
 
-def figure(rows: int = 1, columns: int = 1, width: float | None = None, height: float | None = None) -> tuple[Figure, Any]:
+def figure(
+    rows: int = 1, columns: int = 1, width: float | None = None, height: float | None = None
+) -> tuple[Figure, Any]:
     """A figure and an array (rows, columns) of axes in the house style; sizes in inches."""
     sheet = Figure(figsize=(width or 5.2 * columns, height or 3.9 * rows), layout="constrained")
     axes = np.asarray(sheet.subplots(rows, columns, squeeze=False))
@@ -87,16 +89,38 @@ def shared_legend(sheet: Figure, axes: Iterable[Axes], columns: int = 6) -> None
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
     sheet.legend(
-        list(found.values()), list(found), loc="outside lower center", ncols=min(columns, len(found)), frameon=False,
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        ncols=min(columns, len(found)),
+        frameon=False,
         fontsize=9,
     )
+
+
+def cost_curve(ax: Axes, name: str, cost: np.ndarray, error: np.ndarray, floor: float = 1e-12) -> None:
+    """Error against cost on logarithmic axes; what is nan is left out, and nothing is drawn where all is.
+
+    EP has a mark for every sweep, other methods at even distances; ADF is the single point at the end of EP's first.
+    """
+    seen = ~np.isnan(error)
+    if not seen.any():
+        return
+    every = None if name in ("EP", "EP2", "ADF", "Restricted EP") else 0.05
+    names = {"importance": "importance sampling", "Gibbs": "Gibbs sampling", "ADF": "ADF (EP's first sweep)"}
+    style = STYLES[name].plot() | ({"markersize": 13, "linestyle": "none", "zorder": 3} if name == "ADF" else {})
+    ax.loglog(cost[seen], np.maximum(error[seen], floor), **style, markevery=every, label=names.get(name, name))
 
 
 def box_by_name(ax: Axes, samples: Mapping[str, np.ndarray], colours: Mapping[str, str]) -> None:
     """A box for each name over positive numbers on a logarithmic axis; whiskers at 5 and 95 %."""
     names = list(samples)
     boxes = ax.boxplot(
-        [samples[name] for name in names], whis=(5, 95), showfliers=False, patch_artist=True, widths=0.55,
+        [samples[name] for name in names],
+        whis=(5, 95),
+        showfliers=False,
+        patch_artist=True,
+        widths=0.55,
         medianprops={"color": BLACK},
     )
     for patch, name in zip(boxes["boxes"], names, strict=True):

@@ -30,11 +30,16 @@ class Bar:
 class SweepProgress(Bar):
     """Sweep, moment mismatch and log evidence of a running `infer`.
 
-        with SweepProgress("EP") as progress:
-            cavity.infer(problem, callback=progress)
+    with SweepProgress("EP") as progress:
+        cavity.infer(problem, callback=progress)
     """
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
 
     def __init__(self, description: str = "EP", console: Console | None = None, quiet: bool = False) -> None:
         super().__init__(description, console, quiet)

@@ -1,6 +1,7 @@
 """One table, shown on the terminal or written as Markdown."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ class Table(NamedTuple):
 
 
 def cell(value: Any, digits: int = 4) -> str:
-    """A cell as text: numbers with `digits` significant digits, — for what is missing."""
+    """A cell as text: numbers with `digits` significant digits, two when tiny, — for what is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "—"
     if isinstance(value, bool):
@@ -28,7 +29,7 @@ def cell(value: Any, digits: int = 4) -> str:
     if isinstance(value, int):
         return f"{value:,}".replace(",", "\u2009")
     if isinstance(value, float):
-        return f"{value:.{digits}g}"
+        return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.{digits}g}"
     return str(value)
 
 
@@ -47,10 +48,13 @@ def numeric_columns(table: Table) -> list[bool]:
 
 
 def show(table: Table, console: Console) -> None:
-    """Print to the terminal."""
+    """Print to the terminal. Names of number columns are broken, so that on a narrow one only text has to give way."""
     view = rich.table.Table(title=Text(table.title), box=rich.box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for name, numeric in zip(table.columns, numeric_columns(table), strict=True):
-        view.add_column(Text(name), justify="right" if numeric else "left")
+        if numeric:
+            view.add_column(Text("\n".join(textwrap.wrap(name, 11))), justify="right", no_wrap=True)
+        else:
+            view.add_column(Text(name), overflow="fold")
     for row in table.rows:
         view.add_row(*(Text(cell(value)) for value in row))
     console.print(view)

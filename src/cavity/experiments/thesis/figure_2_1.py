@@ -9,7 +9,18 @@ import numpy as np
 import cavity
 from cavity.baselines import exact, jensen, laplace, posterior_density, variational_bayes
 from cavity.experiments.base import (
-    Config, Experiment, Outcome, Results, Unit, array, check_table, grade, joined, make_unit, median, share,
+    Config,
+    Experiment,
+    Outcome,
+    Results,
+    Unit,
+    array,
+    check_table,
+    grade,
+    joined,
+    make_unit,
+    median,
+    share,
 )
 from cavity.experiments.thesis import DOCUMENT
 from cavity.experiments.workbench import clutter_sets, exact_answers, gather, scaled_normal, solve
@@ -94,12 +105,14 @@ def summarise(results: Results, config: Config) -> Outcome:
         (name, median(size[name]), float(np.nanquantile(size[name], 0.9)), median(width[name]))
         for name in (*METHODS, "Jensen")
     ]
-    rows.insert(2, ("EP, converged", median(size["EP"][converged]), quantile(size["EP"][converged]), median(width["EP"])))
+    rows.insert(
+        2, ("EP, converged", median(size["EP"][converged]), quantile(size["EP"][converged]), median(width["EP"]))
+    )
     table = Table(
         f"{converged.size} integrands of {POINTS} clutter terms",
         ("method", "median |log error|", "90 % |log error|", "median variance / exact"),
         rows,
-        "Jensen: the bound on the integral (2.13), not in the figure. Where EP did not converge its last state is counted.",
+        "Jensen: the bound on the integral (2.13), not in the figure. Where EP did not converge its last state counts.",
     )
     one = results["drawn"]["areas"]
     areas = Table("The drawn integrand", ("method", "area / exact"), [(name, one[name]) for name in METHODS])
@@ -128,11 +141,15 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
     for ax, name in zip(axes.flat, METHODS, strict=False):
         ax.fill_between(grid, truth, color="#dddddd", label="integrand (area 1)")
         ax.plot(grid, truth, **STYLES["exact"].curve())
-        ax.plot(grid, array(one["curves"][name]), **STYLES[name].curve(), label=f"{name} (area {one['areas'][name]:.3f})")
+        ax.plot(
+            grid, array(one["curves"][name]), **STYLES[name].curve(), label=f"{name} (area {one['areas'][name]:.3f})"
+        )
         label(ax, titles[name], "θ", "p(D, θ) / p(D)")
         legend(ax)
     ax = axes.flat[3]
-    errors = {name: np.abs(joined(results, "integrands", f"error {name}")) for name in ("Laplace", "VB", "Jensen", "EP")}
+    errors = {
+        name: np.abs(joined(results, "integrands", f"error {name}")) for name in ("Laplace", "VB", "Jensen", "EP")
+    }
     errors = {name: np.maximum(values[~np.isnan(values)], 1e-9) for name, values in errors.items()}
     box_by_name(ax, errors, {name: STYLES[name].colour for name in errors})
     label(ax, f"(d) {outcome.numbers['integrands']} random integrands", "", "|error of log integral| (nats)")
