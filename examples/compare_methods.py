@@ -10,6 +10,7 @@
 
 # %%
 import sys
+from collections.abc import Iterator
 
 import jax
 import numpy as np
@@ -25,8 +26,8 @@ METHODS = {
     "EP, largest mismatch first": cavity.EP(schedule=cavity.LargestMismatchFirst()),
     "EP, parallel": cavity.EP(schedule=cavity.Parallel()),
     "EP, parallel, damping 0.5": cavity.EP(schedule=cavity.Parallel(), damping=0.5),
-    "PowerEP(0.5)": cavity.PowerEP(0.5),
     "RestrictedEP": cavity.RestrictedEP(),
+    "PowerEP(0.5)": cavity.PowerEP(0.5),
 }
 BASELINES = {"laplace": laplace, "variational_bayes": variational_bayes}
 
@@ -39,7 +40,7 @@ def clutter_sets(sets: int, n: int, w: float, seed: int = 0) -> np.ndarray:
     return np.where(rng.random((sets, n)) < w, noise, signal)
 
 
-def compare(sets: int, n: int, w: float) -> list[tuple[str, float, float, float, float]]:
+def compare(sets: int, n: int, w: float) -> Iterator[tuple[str, float, float, float, float]]:
     """(method, share converged, median sweeps, median error of the mean, median error of the log evidence)."""
     x = clutter_sets(sets, n, w)
     problems = [cavity.models.clutter(row, w=w) for row in x]
@@ -55,16 +56,13 @@ def compare(sets: int, n: int, w: float) -> list[tuple[str, float, float, float,
             run = jax.vmap(lambda row: cavity.infer(cavity.models.clutter(row, w=w), method))
             return jax.tree.map(np.asarray, jax.jit(run)(x))
 
-    rows = []
+    for name, baseline in BASELINES.items():
+        answers = [baseline(problem) for problem in problems]
+        yield name, np.nan, np.nan, *errors([a.mean for a in answers], [a.log_evidence for a in answers])
     for name, method in METHODS.items():
         found = stack(method)
         share = np.nan if method.single_pass else float(np.mean(found.converged))
-        rows.append((name, share, float(np.median(found.sweeps)), *errors(found.mean, found.log_evidence)))
-    for name, baseline in BASELINES.items():
-        answers = [baseline(problem) for problem in problems]
-        both = errors(np.array([a.mean for a in answers]), np.array([a.log_evidence for a in answers]))
-        rows.append((name, np.nan, np.nan, *both))
-    return rows
+        yield name, share, float(np.median(found.sweeps)), *errors(found.mean, found.log_evidence)
 
 
 # %%

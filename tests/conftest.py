@@ -1,5 +1,10 @@
 """Every test runs in double precision, as the public entry points do."""
 
+import os
+
+# Most of the time here is spent compiling small programs once: quick code generation is worth more than quick code.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0")
+
 import jax
 import pytest
 

@@ -12,7 +12,7 @@ from cavity.experiments import REGISTRY, Config, run
 from cavity.experiments.base import VERDICTS, plain
 from cavity.experiments.notes import figure_2
 from cavity.experiments.thesis import figure_3_2, figure_3_4, figure_3_7, three_modes
-from cavity.experiments.workbench import clutter_sets, permuted, solve
+from cavity.experiments.workbench import HANDFUL, Stack, clutter_sets, permuted, solve
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -39,13 +39,21 @@ def test_units_are_named_apart_and_stable(name):
 
 
 def test_a_stack_gives_what_single_runs_give():
-    sets = clutter_sets(5, 3, 20)
-    stack = solve(cavity.models.clutter, sets, cavity.EP())
+    sets = clutter_sets(5, 2 * HANDFUL, 20)
+    stack = solve(cavity.models.clutter, sets.reshape(2, HANDFUL, 20), cavity.EP())
+    assert stack.mean.shape == (2, HANDFUL)
+    stack = Stack(*(part.reshape(-1) for part in stack))
+    few = solve(cavity.models.clutter, sets[:3], cavity.EP())
+    settled = few.converged
+    assert settled.any()
+    np.testing.assert_allclose(few.log_evidence[settled], stack.log_evidence[:3][settled], rtol=1e-10)
     for k, x in enumerate(sets):
         single = cavity.infer(cavity.models.clutter(x), cavity.EP())
         assert bool(stack.converged[k]) == single.converged
-        np.testing.assert_allclose(stack.mean[k], single.mean, rtol=1e-8)
-        np.testing.assert_allclose(stack.log_evidence[k], single.log_evidence, rtol=1e-10)
+        # A run that does not settle wanders, and its rounding with it.
+        if single.converged:
+            np.testing.assert_allclose(stack.mean[k], single.mean, rtol=1e-8)
+            np.testing.assert_allclose(stack.log_evidence[k], single.log_evidence, rtol=1e-10)
 
 
 def test_permutations_keep_the_points():
@@ -53,6 +61,15 @@ def test_permutations_keep_the_points():
     orders = permuted(sets, 3, 0)
     assert orders.shape == (2, 3, 7)
     np.testing.assert_array_equal(np.sort(orders, axis=2), np.sort(sets, axis=1)[:, None].repeat(3, axis=1))
+
+
+def test_half_sorted_orders_go_from_sorted_to_random():
+    sets = clutter_sets(1, 30, 40)
+    orders = figure_3_2.half_sorted(sets, 5, 0)
+    np.testing.assert_array_equal(np.sort(orders, axis=2)[:, 2], np.sort(sets, axis=1))
+    steps = np.mean(np.abs(np.diff(orders, axis=2)), axis=(0, 2))
+    assert np.all(np.diff(steps) > 0)
+    np.testing.assert_allclose(steps[0], np.mean(np.abs(np.diff(np.sort(sets, axis=1), axis=1))), rtol=0.5)
 
 
 def test_rank_correlation_against_known_orders():

@@ -63,8 +63,10 @@ def row(name: str, found: Any, truth: Any, status: str) -> Row:
 
 def demo_table(rows: list[Row]) -> Table:
     """The rows with their heading."""
-    columns = ("method", "mean", "sd", "log p(D)", "log p(D) error", "mean error", "evaluations", "status")
-    return Table(f"The clutter problem: {POINTS} points, half of them clutter", columns, rows)
+    columns = ("method", "mean", "sd", "log p(D)", "log p(D) error", "mean error", "cost", "status")
+    return Table(
+        f"The clutter problem: {POINTS} points, half of them clutter", columns, rows, "cost: factor evaluations."
+    )
 
 
 def demo_figure(x: np.ndarray, rows: list[Row]) -> Figure:

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity.inference.evidence import log_evidence, log_scale
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.schedule import Table
 
 #: a step that would make q improper is halved at most this often before the block keeps its old sites.
 MAX_HALVINGS = 20
@@ -58,6 +60,16 @@ class State(NamedTuple):
     finished: jax.Array
 
 
+class Rows(NamedTuple):
+    """Some sites of a group with what belongs to them, gathered before a scan: `index` says which."""
+
+    index: jax.Array
+    site: jax.Array
+    log_scale: jax.Array
+    copies: jax.Array
+    data: Any
+
+
 class Trial(NamedTuple):
     """The outcome of delete, tilt and project for a block of sites, before anything is changed."""
 
@@ -72,18 +84,16 @@ class Trial(NamedTuple):
     info: dict[str, jax.Array]
 
 
-def attempt(
-    problem: Problem, method: Method, group: SiteGroup, q: Any, sites: jax.Array, index: jax.Array, key: jax.Array
-) -> Trial:
-    """Delete, tilt and project the sites `index` of a group from the same q."""
+def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Rows, key: jax.Array) -> Trial:
+    """Delete, tilt and project a block of sites from the same q."""
     family = method.projection.adapt(group.family)
-    local = problem.posterior.local(q, group.scope, index)
+    local = problem.posterior.local(q, group.scope, rows.index)
     # A site of multiplicity 0 is not in q, so there is nothing to delete.
-    held = jnp.minimum(group.copies[index], 1.0)[:, None]
-    cavity = local - method.power * held * sites[index]
+    removed = method.power * jnp.minimum(rows.copies, 1.0)[:, None] * rows.site
+    cavity = local - removed
     proper = family.is_proper(cavity)
     # What is integrated is always a distribution; results for an improper cavity are discarded below.
-    usable_cavity = jnp.where(proper[:, None], cavity, local)
+    cavity = jnp.where(proper[:, None], cavity, local)
 
     def one(cavity: jax.Array, data: Any, number: jax.Array) -> tuple[Any, ...]:
         site_key = derived(key, group.moments.random, number)
@@ -93,83 +103,87 @@ def attempt(
         message, given_up = method.projection.project(family, cavity, tilted)
         return tilted.log_z, message, given_up, info
 
-    data = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], group.data)
-    log_z, message, given_up, info = jax.vmap(one)(usable_cavity, data, index)
-    projected = usable_cavity + message
+    log_z, message, given_up, info = jax.vmap(one)(cavity, rows.data, rows.index)
+    projected = cavity + message
     finite = jnp.isfinite(log_z) & jnp.all(jnp.isfinite(message), axis=-1) & family.is_proper(projected)
     usable = proper & finite
-    mismatch = jnp.where(
-        usable, family.distance(usable_cavity + method.power * held * sites[index], projected), jnp.inf
-    )
-    return Trial(usable_cavity, log_z, message, mismatch, usable, ~proper, proper & ~finite, given_up, info)
+    mismatch = jnp.where(usable, family.distance(cavity + removed, projected), jnp.inf)
+    return Trial(cavity, log_z, message, mismatch, usable, ~proper, proper & ~finite, given_up, info)
 
 
-def visit(problem: Problem, method: Method, number: int, state: State, index: jax.Array, key: jax.Array) -> State:
-    """Update one block of sites of group `number`; padding indices are dropped."""
-    group = problem.groups[number]
-    sites = state.sites[number]
-    trial = attempt(problem, method, group, state.q, sites, index, key)
-    real = index < group.size
+class Update(NamedTuple):
+    """What a visit leaves behind for its sites."""
+
+    site: jax.Array
+    log_scale: jax.Array
+    mismatch: jax.Array
+
+
+def visit(
+    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, carry: tuple[Any, Counts], rows: Rows
+) -> tuple[tuple[Any, Counts], Update]:
+    """Update one block of sites and absorb the change into q; rows with an index no site has are padding."""
+    q, counts = carry
+    trial = attempt(problem, method, group, q, rows, key)
+    real = rows.index < group.size
     usable = trial.usable & real
+    step = jnp.where(usable[:, None], method.damping * (trial.message / method.power - rows.site), 0.0)
 
-    old = sites[index]
-    step = jnp.where(usable[:, None], method.damping * (trial.message / method.power - old), 0.0)
-    copies = group.copies[index][:, None]
-    posterior = problem.posterior
+    def absorbed(scale: jax.Array | float) -> Any:
+        return problem.posterior.absorb(q, group.scope, rows.index, scale * rows.copies[:, None] * step)
 
-    def too_long(carry: tuple[jax.Array, Any]) -> jax.Array:
-        halvings, q = carry
-        return ~posterior.is_proper(q) & (halvings <= MAX_HALVINGS)
+    def too_long(trial_step: tuple[jax.Array, Any]) -> jax.Array:
+        return ~problem.posterior.is_proper(trial_step[1]) & (trial_step[0] <= MAX_HALVINGS)
 
-    def shorten(carry: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        halvings = carry[0] + 1
-        scale = jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
-        return halvings, posterior.absorb(state.q, group.scope, index, scale * copies * step)
+    def shorten(trial_step: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        return trial_step[0] + 1, absorbed(step_scale(trial_step[0] + 1))
 
-    full = posterior.absorb(state.q, group.scope, index, copies * step)
-    halvings, q = jax.lax.while_loop(too_long, shorten, (jnp.zeros((), int), full))
-    scale = jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
-    new = old + scale * step
-
+    halvings, new_q = jax.lax.while_loop(too_long, shorten, (jnp.zeros((), int), absorbed(1.0)))
+    new = rows.site + step_scale(halvings) * step
     scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trial.cavity, trial.log_z, new)
-    scales = jnp.where(usable, scales, state.log_scales[number][index])
     counts = Counts(
-        state.counts.improper_cavity + jnp.sum(trial.improper & real),
-        state.counts.nonfinite + jnp.sum(trial.nonfinite & real),
-        state.counts.shortened + (halvings > 0),
+        counts.improper_cavity + jnp.sum(trial.improper & real),
+        counts.nonfinite + jnp.sum(trial.nonfinite & real),
+        counts.shortened + (halvings > 0),
     )
-    return state._replace(
-        q=q,
-        sites=put(state.sites, number, index, new),
-        log_scales=put(state.log_scales, number, index, scales),
-        mismatch=put(state.mismatch, number, index, trial.mismatch),
-        counts=counts,
-    )
+    return (new_q, counts), Update(new, jnp.where(usable, scales, rows.log_scale), trial.mismatch)
 
 
-def put(groups: tuple[jax.Array, ...], number: int, index: jax.Array, rows: jax.Array) -> tuple[jax.Array, ...]:
-    """The tuple with rows `index` of entry `number` replaced; padding indices fall outside and are dropped."""
-    return (*groups[:number], groups[number].at[index].set(rows, mode="drop"), *groups[number + 1 :])
+def step_scale(halvings: jax.Array) -> jax.Array:
+    """The share of the step left after so many halvings; none when even the shortest was too long."""
+    return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
+
+
+def gather(group: SiteGroup, sites: jax.Array, log_scales: jax.Array, index: Table) -> Rows:
+    """The rows of the sites `index`, any shape; an index no site has takes the last site's."""
+    rows = (sites, log_scales, group.copies, jax.tree.map(jnp.asarray, group.data))
+    if is_as_stored(index, group.size):
+        picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
+    else:
+        picked = jax.tree.map(lambda leaf: leaf[index], rows)
+    return Rows(jnp.asarray(index), *picked)
+
+
+def is_as_stored(index: Table, size: int) -> bool:
+    """Whether these are all sites in their own order, known beforehand."""
+    return isinstance(index, np.ndarray) and np.array_equal(index.ravel(), np.arange(size))
 
 
 def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ...], key: jax.Array) -> Report:
     """Mismatch and scale of every site at the given state; changes nothing."""
-    rows = []
-    for number, group in enumerate(problem.groups):
+    columns = []
+    for number, (group, own) in enumerate(zip(problem.groups, sites, strict=True)):
+        group_key = derived(key, group.moments.random, number)
 
-        def one(
-            index: jax.Array,
-            group: SiteGroup = group,
-            own: jax.Array = sites[number],
-            key: jax.Array = derived(key, group.moments.random, number),
-        ) -> tuple[Any, ...]:
-            trial = attempt(problem, method, group, q, own, index[None], key)
-            scale = log_scale(group.family, trial.cavity[0], trial.log_z[0], own[index], method.power)
-            first = jax.tree.map(lambda leaf: leaf[0], trial)
-            return first.mismatch, first.given_up, first.improper, first.nonfinite, scale, first.info
+        def one(rows: Rows, group: SiteGroup = group, group_key: jax.Array = group_key) -> tuple[Any, ...]:
+            block = jax.tree.map(lambda leaf: leaf[None], rows)
+            trial = jax.tree.map(lambda leaf: leaf[0], attempt(problem, method, group, q, block, group_key))
+            scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
+            return trial.mismatch, trial.given_up, trial.improper, trial.nonfinite, scale, trial.info
 
-        rows.append(jax.lax.map(one, jnp.arange(group.size), batch_size=min(group.size, MEASURE_BATCH)))
-    return Report(*(tuple(column) for column in zip(*rows, strict=True)))
+        rows = gather(group, own, jnp.zeros(group.size), np.arange(group.size))
+        columns.append(jax.lax.map(one, rows, batch_size=min(group.size, MEASURE_BATCH)))
+    return Report(*(tuple(column) for column in zip(*columns, strict=True)))
 
 
 def derived(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Array:
@@ -219,20 +233,40 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
             mismatch = measure(problem, method, state.q, state.sites, key).mismatch[number]
         # A number no group has keeps the orders apart from the draws.
         order_key = derived(key, method.schedule.random, len(problem.groups), number, state.sweep)
-        table = method.schedule.visits(group.size, order_key, mismatch)
-
         group_key = derived(key, group.moments.random, number)
-
-        def body(
-            state: State, index: jax.Array, number: int = number, group_key: jax.Array = group_key
-        ) -> tuple[State, None]:
-            return visit(problem, method, number, state, index, group_key), None
-
-        state, _ = jax.lax.scan(body, state, table)
+        for table in method.schedule.visits(group.size, order_key, mismatch):
+            rows = gather(group, state.sites[number], state.log_scales[number], table)
+            body = partial(visit, problem, method, group, group_key)
+            (q, counts), update = jax.lax.scan(body, (state.q, state.counts), rows)
+            state = state._replace(q=q, counts=counts, **scattered(state, number, table, update))
     state = state._replace(q=refresh(problem, state.sites))
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
     return state._replace(residuals=residuals, sweep=state.sweep + 1)
+
+
+def scattered(state: State, number: int, table: Table, update: Update) -> dict[str, tuple[jax.Array, ...]]:
+    """The state's arrays of group `number` with the visited sites' rows replaced.
+
+    Scans hand the new rows out and they are put in place here, once a table, by a gather: carrying the arrays through
+    the scan would copy them at every visit.
+    """
+    size = state.sites[number].shape[0]
+    as_stored = is_as_stored(table, size)
+    place = jnp.full(size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
+
+    def replaced(groups: tuple[jax.Array, ...], rows: jax.Array) -> tuple[jax.Array, ...]:
+        flat = rows.reshape(table.size, *rows.shape[2:])
+        if as_stored:
+            return (*groups[:number], flat, *groups[number + 1 :])
+        visited = jnp.reshape(place < table.size, (size,) + (1,) * (flat.ndim - 1))
+        return (*groups[:number], jnp.where(visited, flat[place], groups[number]), *groups[number + 1 :])
+
+    return {
+        "sites": replaced(state.sites, update.site),
+        "log_scales": replaced(state.log_scales, update.log_scale),
+        "mismatch": replaced(state.mismatch, update.mismatch),
+    }
 
 
 def is_settled(mismatch: tuple[jax.Array, ...], tol: float) -> jax.Array:

@@ -1,8 +1,9 @@
 """Schedules: in which order, and how many at a time, the sites of a group are visited in one sweep.
 
-A schedule makes a table of visits, one row a block. The sites of a block are updated in parallel from the same q, the
+A schedule makes tables of visits, one row a block. The sites of a block are updated in parallel from the same q, the
 blocks one after another; so blocks of one site are sequential EP and one block of all sites is parallel EP. Rows are
-padded with the number of sites, an index no site has.
+padded with the number of sites, an index no site has. Within one table a site appears at most once; an order that
+repeats sites takes several tables.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +12,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+#: A NumPy array where the table is known beforehand, so that visits as the data come need no gathering.
+Table = jax.Array | np.ndarray
 
 
 class Schedule(ABC):
@@ -23,16 +28,16 @@ class Schedule(ABC):
     random: ClassVar[bool] = False
 
     @abstractmethod
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
-        """The table of visits (blocks, sites in a block) for a group of `size` sites."""
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        """Tables of visits, each (blocks, sites in a block), for a group of `size` sites."""
 
 
 @dataclass(frozen=True)
 class InOrder(Schedule):
     """One site after another, as the data come."""
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
-        return jnp.arange(size)[:, None]
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        return (np.arange(size)[:, None],)
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,8 @@ class Shuffled(Schedule):
 
     random: ClassVar[bool] = True
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
-        return jax.random.permutation(key, size)[:, None]
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        return (jax.random.permutation(key, size)[:, None],)
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,17 @@ class Order(Schedule):
         if not self.sites:
             raise ValueError("sites is empty: an order needs at least one site.")
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         if min(self.sites) < 0 or max(self.sites) >= size:
             raise ValueError(
                 f"sites of the order must lie in 0..{size - 1}; found {min(self.sites)}..{max(self.sites)}."
             )
-        return jnp.asarray(self.sites)[:, None]
+        tables: list[list[int]] = [[]]
+        for site in self.sites:
+            if site in tables[-1]:
+                tables.append([])
+            tables[-1].append(site)
+        return tuple(np.asarray(table)[:, None] for table in tables)
 
 
 @dataclass(frozen=True)
@@ -70,16 +80,16 @@ class LargestMismatchFirst(Schedule):
 
     needs_mismatch: ClassVar[bool] = True
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
-        return jnp.argsort(-mismatch)[:, None]
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        return (jnp.argsort(-mismatch)[:, None],)
 
 
 @dataclass(frozen=True)
 class Parallel(Schedule):
     """All sites at once from the same q. Cheap sweeps, but more of them, and often a need for damping."""
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
-        return jnp.arange(size)[None, :]
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        return (np.arange(size)[None, :],)
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,8 @@ class Blocks(Schedule):
         if self.block_size < 1:
             raise ValueError(f"block_size must be at least 1; found {self.block_size}.")
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> jax.Array:
+    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         order = jax.random.permutation(key, size) if self.shuffled else jnp.arange(size)
         blocks = -(-size // self.block_size)
         padding = jnp.full(blocks * self.block_size - size, size)
-        return jnp.concatenate([order, padding]).reshape(blocks, self.block_size)
+        return (jnp.concatenate([order, padding]).reshape(blocks, self.block_size),)

@@ -103,7 +103,7 @@ class Solution:
     @property
     @float64
     def negative(self) -> Any:
-        """How many sites are not log-concave: a negative precision or exponent. Allowed, but a sign of a hard posterior."""
+        """How many sites have a negative precision or exponent. Allowed, but a sign of a hard posterior."""
         counts = [
             jnp.sum(group.family.is_negative(jnp.asarray(own)), axis=-1)
             for group, own in zip(self.problem.groups, self.groups, strict=True)

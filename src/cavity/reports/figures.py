@@ -21,7 +21,7 @@ class Style(NamedTuple):
     """How a method is drawn."""
 
     colour: str
-    line: str = "-"
+    line: str | tuple[int, tuple[int, int]] = "-"
     marker: str = ""
 
     def plot(self) -> dict[str, Any]:

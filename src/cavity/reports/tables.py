@@ -10,6 +10,9 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
+#: the first column keeps this width when the terminal is narrow
+NAME_WIDTH = 13
+
 
 class Table(NamedTuple):
     """Cells may be text, numbers, booleans or None; the first column is the name of the row. note: below the table."""
@@ -48,13 +51,16 @@ def numeric_columns(table: Table) -> list[bool]:
 
 
 def show(table: Table, console: Console) -> None:
-    """Print to the terminal. Names of number columns are broken, so that on a narrow one only text has to give way."""
+    """Print to the terminal. Names of number columns are broken, so that on a narrow one only text gives way."""
     view = rich.table.Table(title=Text(table.title), box=rich.box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    for name, numeric in zip(table.columns, numeric_columns(table), strict=True):
+    longest = max(len(cell(row[0])) for row in table.rows) if table.rows else 0
+    for place, (name, numeric) in enumerate(zip(table.columns, numeric_columns(table), strict=True)):
         if numeric:
-            view.add_column(Text("\n".join(textwrap.wrap(name, 11))), justify="right", no_wrap=True)
+            view.add_column(
+                Text("\n".join(textwrap.wrap(name, 9, break_long_words=False))), justify="right", no_wrap=True
+            )
         else:
-            view.add_column(Text(name), overflow="fold")
+            view.add_column(Text(name), overflow="fold", min_width=min(longest, NAME_WIDTH) if place == 0 else None)
     for row in table.rows:
         view.add_row(*(Text(cell(value)) for value in row))
     console.print(view)

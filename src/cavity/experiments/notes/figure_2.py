@@ -81,7 +81,8 @@ def formulas() -> dict:
     for mean, variance, bound in TRIED:
         s = np.sqrt(variance)
         z = (bound - mean) / s
-        truth = truncnorm.mean(-np.inf, z) * s + mean, truncnorm.var(-np.inf, z) * variance, norm.logcdf(z)
+        first, second = truncnorm.stats(-np.inf, z, loc=mean, scale=s, moments="mv")
+        truth = float(first), float(second), float(norm.logcdf(z))
         for name, repaired in variants.items():
             errors[name].append(np.subtract(recombined(mean, variance, site(mean, variance, bound, repaired)), truth))
         ep = cavity.infer(cavity.models.truncation(mean, variance, upper=bound))

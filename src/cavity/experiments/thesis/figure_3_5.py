@@ -88,14 +88,15 @@ def many(seed: int, n: int, count: int) -> dict:
     def each(method: Callable[[Any], Estimate]) -> Any:
         return gather([method(problem) for problem in problems])
 
+    draws = np.random.default_rng(seed + 1)
     ep = solve(cavity.models.clutter, sets, cavity.EP())
     answers = {
         "EP": ep,
         "ADF": solve(cavity.models.clutter, sets, cavity.ADF()),
         "Laplace": each(laplace),
         "VB": each(variational_bayes),
-        "importance": each(lambda problem: importance(problem, IMPORTANCE, seed)),
-        "Gibbs": each(lambda problem: gibbs(problem, GIBBS, 50, seed)),
+        "importance": each(lambda problem: importance(problem, IMPORTANCE, draws)),
+        "Gibbs": each(lambda problem: gibbs(problem, GIBBS, 50, draws)),
     }
     result = {"converged": ep.converged}
     for name, answer in answers.items():

@@ -133,12 +133,13 @@ def many(sets: np.ndarray, count: int, samples: int, seed: int, height: float) -
     plain, restricted, first = (
         solve(cavity.models.clutter, sets, method) for method in (cavity.EP(), RESTRICTED, FIRST_PASS)
     )
+    draws = np.random.default_rng(seed + 2)
     climbs = {"Laplace": [laplace(p) for p in problems], "VB": [variational_bayes(p) for p in problems]}
     answers = {
         "Laplace": gather(climbs["Laplace"]),
         "VB": gather(climbs["VB"]),
-        "importance": gather([importance(p, samples, seed) for p in problems]),
-        "Gibbs": gather([gibbs(p, samples // 5, 0, seed) for p in problems]),
+        "importance": gather([importance(p, samples, draws) for p in problems]),
+        "Gibbs": gather([gibbs(p, samples // 5, 0, draws) for p in problems]),
     }
     peaks = [GRID[modes(values, height)] for values in log_joint(sets[:count])]
     spread = np.sqrt(restricted.covariance[:count])

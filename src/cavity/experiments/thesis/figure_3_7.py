@@ -15,7 +15,7 @@ from cavity.baselines import (
     probabilistic_teacher,
     variational_bayes,
 )
-from cavity.baselines.base import mixture_data
+from cavity.baselines.base import MIXTURE, mixture_data, unsupported
 from cavity.baselines.laplace import softmax_curvature
 from cavity.experiments.base import (
     Config,
@@ -68,9 +68,12 @@ def beta_density(grid: np.ndarray, a: np.ndarray) -> np.ndarray:
 def logistic_normal(grid: np.ndarray, problem: cavity.Problem) -> np.ndarray:
     """Laplace's q(w₁): a Gaussian of log w₁/w₂ at the mode that EM climbs to."""
     data = mixture_data(problem)
+    if data is None:
+        raise unsupported("logistic_normal", problem, MIXTURE)
     w = np.array([0.5, 0.5])
     for _ in range(5000):
-        _, w, hessian = softmax_curvature(data, w)
+        w = softmax_curvature(data, w)[1]
+    hessian = softmax_curvature(data, w)[2]
     b = np.log(grid) - np.log1p(-grid)
     return normal_density(b, np.log(w[0] / w[1]), -1.0 / hessian[0, 0]) / (grid * (1 - grid))
 
@@ -113,6 +116,7 @@ def many(seed: int, count: int) -> dict:
     def each(method: Callable[[Any], Any]) -> Any:
         return gather([method(problem) for problem in problems])
 
+    draws = np.random.default_rng(seed + 1)
     model = cavity.models.mixture_weights
     ep, ep2 = solve(model, sets, cavity.EP()), solve(model, sets, COWELL)
     answers = {
@@ -122,7 +126,7 @@ def many(seed: int, count: int) -> dict:
         "Laplace": each(laplace),
         "VB": each(variational_bayes),
         "Directed Decision": each(directed_decision),
-        "Probabilistic Teacher": each(lambda problem: probabilistic_teacher(problem, seed)),
+        "Probabilistic Teacher": each(lambda problem: probabilistic_teacher(problem, draws)),
     }
     result = {"converged": ep.converged, "converged EP2": ep2.converged}
     for name, answer in answers.items():
