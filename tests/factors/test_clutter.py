@@ -25,7 +25,9 @@ def exact_scalar(m, v, x, w, c):
 
 
 @pytest.mark.parametrize("v", [1e-12, 1e-4, 1.0, 100.0, 1e6, 1e12])
-@pytest.mark.parametrize(("m", "x", "w"), [(0.0, 2.0, 0.5), (3.0, -1.0, 0.2), (1.0, 1.0 + 1e-6, 0.9), (0.0, 40.0, 0.01)])
+@pytest.mark.parametrize(
+    ("m", "x", "w"), [(0.0, 2.0, 0.5), (3.0, -1.0, 0.2), (1.0, 1.0 + 1e-6, 0.9), (0.0, 40.0, 0.01)]
+)
 def test_scalar_moments_keep_their_digits(v, m, x, w):
     family = Gaussian()
     tilted = Clutter(w, 10.0).tilted(family, family.from_mean(m, v), jnp.asarray(x), 1.0)
@@ -37,13 +39,17 @@ def test_scalar_moments_keep_their_digits(v, m, x, w):
     np.testing.assert_allclose(ours[3], want[3], rtol=1e-9, atol=1e-13 * (abs(want[1]) + abs(want[2] * m)) + 1e-300)
 
 
-@pytest.mark.parametrize("family", [SphericalGaussian(3), DiagonalGaussian(3), FullGaussian(3)], ids=lambda f: type(f).__name__)
+@pytest.mark.parametrize(
+    "family", [SphericalGaussian(3), DiagonalGaussian(3), FullGaussian(3)], ids=lambda f: type(f).__name__
+)
 def test_vector_moments_follow_from_the_mixture(family):
     """The tilted distribution is a mixture of two Gaussians; its moments by plain algebra against cavity + site."""
     rng = np.random.default_rng(0)
     term, x, mean = Clutter(0.3, 10.0), rng.normal(size=3) * 2, rng.normal(size=3)
     root = rng.normal(size=(3, 3))
-    spread = {"SphericalGaussian": 2.5, "DiagonalGaussian": np.array([0.5, 2.0, 7.0])}.get(type(family).__name__, root @ root.T)
+    spread = {"SphericalGaussian": 2.5, "DiagonalGaussian": np.array([0.5, 2.0, 7.0])}.get(
+        type(family).__name__, root @ root.T
+    )
     cavity = family.from_mean(mean, spread)
     covariance = np.asarray(family.covariance(cavity))
     total = covariance + np.eye(3)
@@ -70,7 +76,9 @@ def test_vector_moments_follow_from_the_mixture(family):
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 6])
-@pytest.mark.parametrize(("v", "distance", "power"), [(4.0, 2.5, 0.5), (0.01, 1.0, 0.8), (100.0, 3.0, 0.3), (1.0, 0.0, 1.7)])
+@pytest.mark.parametrize(
+    ("v", "distance", "power"), [(4.0, 2.5, 0.5), (0.01, 1.0, 0.8), (100.0, 3.0, 0.3), (1.0, 0.0, 1.7)]
+)
 def test_powered_moments_in_cylinder_coordinates(dimension, v, distance, power):
     """t^p × N(m, vI) integrated over (axis towards x, radius around it) by scipy, independent of the radial formula."""
     w, c = 0.4, 10.0

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import draw_clutter
 
 import cavity as cv
-from support import draw_clutter
 
 X = draw_clutter(0, 20)
 

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import draw_clutter, normal
 
 import cavity as cv
-from support import draw_clutter, normal
 
 
 def thesis_ep(x, sweeps, w=0.5, prior_variance=100.0):

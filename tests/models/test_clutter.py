@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import clutter_posterior, draw_clutter, normal
 
 import cavity as cv
 from cavity.baselines import exact, laplace
-from support import clutter_posterior, draw_clutter, normal
 
 SEEDS = range(1000, 1200)
 
@@ -72,11 +72,16 @@ def random_sets(dimension, count):
 
 def recomputed_mismatch(x, w, solution):
     """Moment mismatch of spherical sites by mixture algebra in NumPy, outside the loop."""
-    n, d = x.shape[-2:]
-    nu, tau = solution.q[:, None, :d] - solution.groups[0][..., :d], solution.q[:, None, d:] - solution.groups[0][..., d:]
+    d = x.shape[-1]
+    nu, tau = (
+        solution.q[:, None, :d] - solution.groups[0][..., :d],
+        solution.q[:, None, d:] - solution.groups[0][..., d:],
+    )
     mean, variance = nu / tau, 1 / tau[..., 0]
     gap = x - mean
-    log_signal = np.log(1 - w) - 0.5 * np.sum(gap**2, -1) / (variance + 1) - 0.5 * d * np.log(2 * np.pi * (variance + 1))
+    log_signal = (
+        np.log(1 - w) - 0.5 * np.sum(gap**2, -1) / (variance + 1) - 0.5 * d * np.log(2 * np.pi * (variance + 1))
+    )
     log_rest = np.log(w) - 0.05 * np.sum(x**2, -1) - 0.5 * d * np.log(20 * np.pi)
     r = 1 / (1 + np.exp(log_rest - log_signal))
     # The tilted distribution is a mixture of the cavity and the cavity updated by x.
@@ -123,7 +128,7 @@ def gaussian_kl(mean, covariance, other_mean, other_covariance):
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_against_enumeration_of_all_assignments(dimension):
-    """n ≤ 14: mean, covariance and evidence; the full Gaussian is at least as close as the spherical on 80 % of the sets.
+    """n ≤ 14: mean, covariance, evidence; the full Gaussian is at least as close as the spherical on 80 % of the sets.
 
     Closeness is the KL divergence from the Gaussian with the exact mean and covariance.
     """
@@ -187,7 +192,9 @@ def test_power_ep_satisfies_its_own_fixed_point(power):
         cavity = solution.q - power * site
         mean, sd = cavity[0] / cavity[1], cavity[1] ** -0.5
         theta = mean + sd * np.linspace(-12, 12, 20_001)
-        weight = normal(theta, mean, sd**2) * (0.6 * normal(value, theta, 1.0) + 0.4 * normal(value, 0.0, 10.0)) ** power
+        weight = (
+            normal(theta, mean, sd**2) * (0.6 * normal(value, theta, 1.0) + 0.4 * normal(value, 0.0, 10.0)) ** power
+        )
         weight /= weight.sum()
         tilted_mean = weight @ theta
         np.testing.assert_allclose(tilted_mean, solution.mean, atol=1e-7)

@@ -7,7 +7,7 @@ The data of one site arrive as the argument `data`, any pytree.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
 
@@ -21,6 +21,7 @@ def static(**kwargs: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def factor(cls: F) -> F:
     """Class decorator: a frozen dataclass that is a JAX pytree."""
     cls = dataclasses.dataclass(frozen=True)(cls)
@@ -40,7 +41,7 @@ class Factor:
     #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
     log_z: Callable[..., jax.Array] | None = None
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: Any, data: Any) -> jax.Array:
         """log t(x) for one site's data."""
         raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")
 

@@ -61,7 +61,9 @@ class Clutter(Factor):
             return self.full(family, cavity, data)
         return NotImplemented
 
-    def responsibility(self, log_signal: jax.Array, log_background: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def responsibility(
+        self, log_signal: jax.Array, log_background: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """(log Z, r, 1 − r) of (3.20)–(3.21); both probabilities keep their digits when tiny."""
         odds = log_signal - log_background
         return jnp.logaddexp(log_signal, log_background), jax.nn.sigmoid(odds), jax.nn.sigmoid(-odds)

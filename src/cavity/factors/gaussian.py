@@ -23,7 +23,7 @@ class Gaussian(Factor):
         return -0.5 * ((data - x) ** 2 / self.variance + jnp.log(self.variance) + LOG_2PI)
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        """t**power is N(y; θ, variance/power) up to a constant; its site is (y, 1) × power/variance whatever the cavity."""
+        """t**power is N(y; θ, variance/power) up to a constant; its site is (y, 1)·power/variance for any cavity."""
         if not isinstance(family, GaussianFamily):
             return NotImplemented
         mean, spread = family.coordinates(cavity)

@@ -75,11 +75,11 @@ def composite_nodes(edges: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def radial_moments(term: Any, mean: jax.Array, variance: jax.Array, x: jax.Array, power: float) -> Radial:
-    """Moments of t**power × N(m, v I) by the radial integral, nodes on the union of the windows where its mass can be."""
+    """Moments of t**power × N(m, v I) by the radial integral, nodes on the union of windows where its mass can be."""
     dimension = x.shape[0]
     distance = jnp.sqrt(jnp.sum((x - mean) ** 2))
     sd = jnp.sqrt(variance)
-    # Signal only: t**power is a Gaussian of variance 1/power; its product with the cavity is centred at D/(1 + v·power).
+    # Signal only: t**power is a Gaussian of variance 1/power; times the cavity it is centred at D/(1 + v·power).
     near, near_sd = distance / (1.0 + variance * power), 1.0 / jnp.sqrt(1.0 / variance + power)
     windows = [
         (jnp.maximum(0.0, centre - REACH * scale), centre + (REACH + dimension**0.5) * scale)

@@ -98,7 +98,7 @@ class Family(ABC):
         """
 
     def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
-        """The arguments a factor's `log_z` takes: (mean, covariance) for Gaussian families, else the usual parameters."""
+        """The arguments a factor's `log_z` takes: (mean, covariance) for Gaussians, else the usual parameters."""
         return (eta,)
 
     def is_negative(self, eta: jax.Array) -> jax.Array:

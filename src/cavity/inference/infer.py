@@ -15,6 +15,9 @@ from cavity.inference.problem import Problem
 from cavity.inference.solution import CODES, Solution, Status
 from cavity.numerics.precision import is_traced, to_numpy
 
+#: sweeps in the first compiled chunk when nobody listens.
+FIRST_CHUNK = 16
+
 #: a chunk of compiled sweeps aims at this length, so that an interruption is noticed soon.
 CHUNK_SECONDS = 0.5
 
@@ -71,32 +74,30 @@ def drive(
     began = time.perf_counter()
     state = begin(problem, method, sites, key)
     single_steps = callback is not None or max_seconds is not None
-    chunk, latest = (1 if single_steps else 16), None
-    ended = Status.RUNNING
+    chunk = 1 if single_steps else FIRST_CHUNK
+    solution = None
     try:
-        while ended is Status.RUNNING:
+        while True:
             before = time.perf_counter()
             last = min(int(state.sweep) + chunk, method.max_sweeps)
-            latest = jax.block_until_ready(advance(problem, method, state, jnp.asarray(last), key))
-            state = latest[0]
+            state, report, evidence = jax.block_until_ready(advance(problem, method, state, jnp.asarray(last), key))
             now = time.perf_counter()
-            if bool(state.finished) or int(state.sweep) >= method.max_sweeps:
-                break
-            if max_seconds is not None and now - began >= max_seconds:
-                ended = Status.TIME_BUDGET
+            ended = Status.MAX_SWEEPS
+            if not bool(state.finished) and int(state.sweep) < method.max_sweeps:
+                out_of_time = max_seconds is not None and now - began >= max_seconds
+                ended = Status.TIME_BUDGET if out_of_time else Status.RUNNING
+            closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)
+            solution = trimmed(to_numpy(closed))
             if callback is not None:
-                callback(to_numpy(close(problem, method, *latest, override=Status.RUNNING, seconds=now - began)))
+                callback(solution)
+            if ended is not Status.RUNNING:
+                return solution
             if not single_steps and now - before < CHUNK_SECONDS:
                 chunk *= 4
     except KeyboardInterrupt:
-        if latest is None:
+        if solution is None:
             raise
-        ended = Status.INTERRUPTED
-    seconds = time.perf_counter() - began
-    solution = close(problem, method, *latest, override=None if ended is Status.RUNNING else ended, seconds=seconds)
-    if callback is not None and ended is not Status.INTERRUPTED:
-        callback(to_numpy(solution))
-    return trimmed(to_numpy(solution))
+        return solution.interrupted()
 
 
 def close(
@@ -105,15 +106,18 @@ def close(
     state: State,
     report: Report,
     evidence: jax.Array,
-    override: Status | None = None,
+    unfinished: Status = Status.MAX_SWEEPS,
     seconds: float = float("nan"),
 ) -> Solution:
-    """The solution for a state, with the status that its own measurement supports."""
-    code = status_code(problem, method, state, report, evidence)
-    if override is not None:
-        claims = jnp.isin(code, jnp.array([CODES.index(Status.CONVERGED), CODES.index(Status.CONVERGED_RESTRICTED)]))
-        code = jnp.where(claims, code, CODES.index(override))
-    per_sweep = sum(group.size * group.moments.evaluations(group.family) for group in problem.groups)
+    """The solution for a state, with the status that its own measurement supports, `unfinished` where it is silent."""
+    if unfinished is Status.RUNNING:
+        code = jnp.asarray(CODES.index(Status.RUNNING))
+    else:
+        code = status_code(problem, method, state, report, evidence, unfinished)
+    evaluations = [
+        tilts * group.moments.evaluations(group.family)
+        for tilts, group in zip(state.counts.tilts, problem.groups, strict=True)
+    ]
     return Solution(
         problem=problem,
         q=state.q,
@@ -128,13 +132,15 @@ def close(
         skipped=state.counts.improper_cavity,
         nonfinite=state.counts.nonfinite,
         shortened=state.counts.shortened,
-        evaluations=state.sweep * per_sweep,
+        evaluations=sum(evaluations[1:], evaluations[0]),
         info=report.info,
         seconds=jnp.asarray(seconds),
     )
 
 
-def status_code(problem: Problem, method: Method, state: State, report: Report, evidence: jax.Array) -> jax.Array:
+def status_code(
+    problem: Problem, method: Method, state: State, report: Report, evidence: jax.Array, unfinished: Status
+) -> jax.Array:
     """The status as a number, from what was measured at the final state; the first that applies."""
     within = report.largest <= method.tol
     restricted = jnp.any(jnp.concatenate(report.given_up))
@@ -150,7 +156,7 @@ def status_code(problem: Problem, method: Method, state: State, report: Report, 
     return jnp.select(
         [condition for condition, _ in cases],
         [CODES.index(status) for _, status in cases],
-        CODES.index(Status.MAX_SWEEPS),
+        CODES.index(unfinished),
     )
 
 

@@ -24,11 +24,15 @@ MEASURE_BATCH = 1024
 
 
 class Counts(NamedTuple):
-    """What went wrong on the way, summed over the run: never silent."""
+    """What was done and what went wrong on the way, summed over the run: never silent.
+
+    tilts: sites integrated, one entry a group; those of the measurements are counted too.
+    """
 
     improper_cavity: jax.Array
     nonfinite: jax.Array
     shortened: jax.Array
+    tilts: tuple[jax.Array, ...]
 
 
 class Report(NamedTuple):
@@ -61,9 +65,9 @@ class State(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Some sites of a group with what belongs to them, gathered before a scan: `index` says which."""
+    """Some sites of a group with what belongs to them, gathered before a scan; `which` are their numbers."""
 
-    index: jax.Array
+    which: jax.Array
     site: jax.Array
     log_scale: jax.Array
     copies: jax.Array
@@ -87,7 +91,7 @@ class Trial(NamedTuple):
 def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Rows, key: jax.Array) -> Trial:
     """Delete, tilt and project a block of sites from the same q."""
     family = method.projection.adapt(group.family)
-    local = problem.posterior.local(q, group.scope, rows.index)
+    local = problem.posterior.local(q, group.scope, rows.which)
     # A site of multiplicity 0 is not in q, so there is nothing to delete.
     removed = method.power * jnp.minimum(rows.copies, 1.0)[:, None] * rows.site
     cavity = local - removed
@@ -103,7 +107,7 @@ def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Ro
         message, given_up = method.projection.project(family, cavity, tilted)
         return tilted.log_z, message, given_up, info
 
-    log_z, message, given_up, info = jax.vmap(one)(cavity, rows.data, rows.index)
+    log_z, message, given_up, info = jax.vmap(one)(cavity, rows.data, rows.which)
     projected = cavity + message
     finite = jnp.isfinite(log_z) & jnp.all(jnp.isfinite(message), axis=-1) & family.is_proper(projected)
     usable = proper & finite
@@ -120,17 +124,18 @@ class Update(NamedTuple):
 
 
 def visit(
-    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, carry: tuple[Any, Counts], rows: Rows
+    problem: Problem, method: Method, number: int, key: jax.Array, carry: tuple[Any, Counts], rows: Rows
 ) -> tuple[tuple[Any, Counts], Update]:
     """Update one block of sites and absorb the change into q; rows with an index no site has are padding."""
     q, counts = carry
+    group = problem.groups[number]
     trial = attempt(problem, method, group, q, rows, key)
-    real = rows.index < group.size
+    real = rows.which < group.size
     usable = trial.usable & real
     step = jnp.where(usable[:, None], method.damping * (trial.message / method.power - rows.site), 0.0)
 
     def absorbed(scale: jax.Array | float) -> Any:
-        return problem.posterior.absorb(q, group.scope, rows.index, scale * rows.copies[:, None] * step)
+        return problem.posterior.absorb(q, group.scope, rows.which, scale * rows.copies[:, None] * step)
 
     def too_long(trial_step: tuple[jax.Array, Any]) -> jax.Array:
         return ~problem.posterior.is_proper(trial_step[1]) & (trial_step[0] <= MAX_HALVINGS)
@@ -145,6 +150,7 @@ def visit(
         counts.improper_cavity + jnp.sum(trial.improper & real),
         counts.nonfinite + jnp.sum(trial.nonfinite & real),
         counts.shortened + (halvings > 0),
+        tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts)),
     )
     return (new_q, counts), Update(new, jnp.where(usable, scales, rows.log_scale), trial.mismatch)
 
@@ -218,7 +224,7 @@ def start(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, 
         sites=sites,
         log_scales=log_scales,
         mismatch=tuple(jnp.full(group.size, jnp.inf) for group in problem.groups),
-        counts=Counts(zero, zero, zero),
+        counts=Counts(zero, zero, zero, tuple(zero for _ in problem.groups)),
         sweep=zero,
         residuals=jnp.full(method.max_sweeps, jnp.nan),
         finished=jnp.zeros((), bool),
@@ -236,7 +242,7 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
         group_key = derived(key, group.moments.random, number)
         for table in method.schedule.visits(group.size, order_key, mismatch):
             rows = gather(group, state.sites[number], state.log_scales[number], table)
-            body = partial(visit, problem, method, group, group_key)
+            body = partial(visit, problem, method, number, group_key)
             (q, counts), update = jax.lax.scan(body, (state.q, state.counts), rows)
             state = state._replace(q=q, counts=counts, **scattered(state, number, table, update))
     state = state._replace(q=refresh(problem, state.sites))
@@ -301,7 +307,9 @@ def advance(
 
         state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
         report = measure(problem, method, state.q, state.sites, key)
-        return state._replace(finished=is_settled(report.mismatch, method.tol)), report
+        tilts = tuple(done + group.size for done, group in zip(state.counts.tilts, problem.groups, strict=True))
+        counts = state.counts._replace(tilts=tilts)
+        return state._replace(finished=is_settled(report.mismatch, method.tol), counts=counts), report
 
     shape = jax.eval_shape(lambda: measure(problem, method, state.q, state.sites, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)

@@ -149,6 +149,10 @@ class Solution:
         """log q(x)."""
         return self.problem.posterior.log_density(self.q, jax.tree.map(jnp.asarray, x))
 
+    def interrupted(self) -> "Solution":
+        """The same state, marked as where an interruption stopped the run; a claim of convergence stays."""
+        return self if self.converged else dataclasses.replace(self, code=np.asarray(CODES.index(Status.INTERRUPTED)))
+
     def __str__(self) -> str:
         if is_traced(self.code) or np.ndim(self.code) > 0:
             return f"Solution of {np.shape(self.code)} problems"

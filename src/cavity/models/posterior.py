@@ -59,7 +59,9 @@ def gaussian_prior(prior_mean: Any, prior_variance: Any) -> tuple[Family, jax.Ar
     dimension = mean.shape[0]
     matrix = spread * jnp.eye(dimension) if spread.ndim == 0 else spread
     if matrix.shape != (dimension, dimension):
-        raise ValueError(f"prior_variance must be a number or a ({dimension}, {dimension}) matrix; found {spread.shape}.")
+        raise ValueError(
+            f"prior_variance must be a number or a ({dimension}, {dimension}) matrix; found {spread.shape}."
+        )
     if not is_traced(matrix) and not bool(np.all(np.linalg.eigvalsh(np.asarray(matrix)) > 0)):
         raise ValueError("prior_variance must be positive definite.")
     family = FullGaussian(dimension)

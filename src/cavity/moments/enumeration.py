@@ -67,13 +67,14 @@ class Enumeration(Moments):
 
 def discrete(family: Family) -> tuple[Categorical, ...]:
     """The categorical variables of a family, or a sentence why it has none."""
-    variables = family.families if isinstance(family, Product) else (family,)
-    for own in variables:
+    variables: list[Categorical] = []
+    for own in family.families if isinstance(family, Product) else (family,):
         if not isinstance(own, Categorical):
             raise TypeError(
                 f"Enumeration sums over Categorical variables and products of them; found {own!r}. "
                 "Use cavity.Quadrature() for up to three continuous dimensions, else cavity.Importance(draws=10_000)."
             )
+        variables.append(own)
     states = math.prod(own.states for own in variables)
     if states > LARGEST:
         raise TypeError(

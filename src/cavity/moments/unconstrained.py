@@ -66,7 +66,7 @@ def line(family: Family, cavity: jax.Array) -> Line:
 
     return log_odds._replace(
         value=value,
-        statistics=log_odds.statistics if family.match == "log" else squares,
+        statistics=squares if isinstance(family, Dirichlet) and family.match == "mean_square" else log_odds.statistics,
         position=lambda x: log_odds.position(x[..., 0] / (x[..., 0] + x[..., 1])),
     )
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -18,14 +20,14 @@ R = TypeVar("R")
 
 def is_traced(tree: Any) -> bool:
     """Whether any leaf is being traced (inside `jit`, `vmap` or `grad`), so that its value cannot be looked at."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def to_numpy(tree: Any) -> Any:
     """The tree with concrete JAX arrays replaced by NumPy arrays; traced leaves and random keys pass through."""
 
     def convert(leaf: Any) -> Any:
-        if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer):
             return leaf
         return leaf if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
 
@@ -37,7 +39,7 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def scoped(*args: P.args, **kwargs: P.kwargs) -> R:
-        if jax.config.jax_enable_x64:
+        if jnp.result_type(float) == np.float64:
             return function(*args, **kwargs)
         with jax.enable_x64(True):
             return to_numpy(function(*args, **kwargs))

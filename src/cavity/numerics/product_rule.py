@@ -33,7 +33,7 @@ class Grid(NamedTuple):
     points: np.ndarray
     log_weights: np.ndarray
     spacing: np.ndarray
-    index: np.ndarray
+    axis_index: np.ndarray
 
 
 def sinh_grid(dimension: int, order: int, reach: float, stretch: float) -> Grid:
@@ -64,7 +64,7 @@ def integrate_product(log_f: Callable[[jax.Array], jax.Array], dimension: int, o
         value = log_f(z)
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
-    def search(_: int, frame: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def search(_round: jax.Array, frame: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         centre, root = frame
         # The frame carries no derivative: any frame integrates the same function.
         values = jax.lax.stop_gradient(jax.vmap(clean)(centre + jnp.asarray(coarse.points) @ root.T))
@@ -86,7 +86,7 @@ def integrate_product(log_f: Callable[[jax.Array], jax.Array], dimension: int, o
 
     answers = []
     for stride in (4, 2, 1):
-        kept = np.all(fine.index % stride == 0, axis=-1)
+        kept = np.all(fine.axis_index % stride == 0, axis=-1)
         log_z, weights = normalise(values[kept])
         mean = weights @ fine.points[kept]
         deviation = fine.points[kept] - mean
@@ -95,7 +95,7 @@ def integrate_product(log_f: Callable[[jax.Array], jax.Array], dimension: int, o
         answers.append(jnp.concatenate([jnp.nan_to_num(log_z)[None], mean, second.ravel()]))
     last, previous = jnp.max(jnp.abs(answers[2] - answers[1])), jnp.max(jnp.abs(answers[1] - answers[0]))
     # The error shrinks by at least the same factor once more: a quarter for a kink, its own square when analytic.
-    border = jnp.sum(jnp.where(np.any((fine.index == 0) | (fine.index == order - 1), axis=-1), weights, 0.0))
+    border = jnp.sum(jnp.where(np.any((fine.axis_index == 0) | (fine.axis_index == order - 1), axis=-1), weights, 0.0))
     error = last * jnp.minimum(1.0, last / jnp.maximum(previous, jnp.finfo(float).tiny)) + border
     rounding = jnp.finfo(float).eps * (1.0 + jnp.sum(weights * jnp.where(weights > 0, jnp.abs(values), 0.0)))
     found = log_z > -jnp.inf

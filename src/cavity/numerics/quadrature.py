@@ -136,12 +136,13 @@ def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array |
     # Places not in use are panels of no width at 0.
     spare = max(0, CAPACITY - (edges.size - 1))
     panels = evaluate(jnp.pad(edges[:-1], (0, spare)), jnp.pad(edges[1:], (0, spare)))
-    start = Search(panels, *relative_errors(panels), jnp.inf, jnp.zeros((), int), jnp.zeros((), int))
+    start = Search(panels, *relative_errors(panels), jnp.asarray(jnp.inf), jnp.zeros((), int), jnp.zeros((), int))
 
     def going(search: Search) -> jax.Array:
         return (search.error > TOLERANCE) & (search.rounds < ROUNDS) & (search.stalled < PATIENCE)
 
-    panels, error = jax.lax.while_loop(going, lambda search: refine(evaluate, search), start)[0:4:3]
+    final: Search = jax.lax.while_loop(going, lambda search: refine(evaluate, search), start)
+    panels, error = final.panels, final.error
     nodes = place(panels.low, panels.high)
     half_width = 0.5 * (panels.high - panels.low)
     log_f_nodes = jax.vmap(jax.vmap(clean))(nodes)
