@@ -11,8 +11,8 @@ from cavity.baselines import exact, laplace
 from cavity.experiments import REGISTRY, Config, run
 from cavity.experiments.base import VERDICTS, plain
 from cavity.experiments.notes import figure_2
-from cavity.experiments.thesis import figure_3_2, figure_3_4, figure_3_7, three_modes
-from cavity.experiments.workbench import HANDFUL, Stack, clutter_sets, permuted, solve
+from cavity.experiments.thesis import figure_3_4, figure_3_7, orders, three_modes
+from cavity.experiments.workbench import HANDFUL, Stack, clutter_sets, infer, permuted, solve
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -56,18 +56,26 @@ def test_a_stack_gives_what_single_runs_give():
             np.testing.assert_allclose(stack.log_evidence[k], single.log_evidence, rtol=1e-10)
 
 
+def test_an_interruption_inside_a_run_is_not_taken_for_a_result():
+    def stop(solution):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        infer(cavity.models.clutter(clutter_sets(5, 1, 20)[0]), callback=stop)
+
+
 def test_permutations_keep_the_points():
     sets = clutter_sets(1, 2, 7)
-    orders = permuted(sets, 3, 0)
-    assert orders.shape == (2, 3, 7)
-    np.testing.assert_array_equal(np.sort(orders, axis=2), np.sort(sets, axis=1)[:, None].repeat(3, axis=1))
+    given = permuted(sets, 3, 0)
+    assert given.shape == (2, 3, 7)
+    np.testing.assert_array_equal(np.sort(given, axis=2), np.sort(sets, axis=1)[:, None].repeat(3, axis=1))
 
 
 def test_half_sorted_orders_go_from_sorted_to_random():
     sets = clutter_sets(1, 30, 40)
-    orders = figure_3_2.half_sorted(sets, 5, 0)
-    np.testing.assert_array_equal(np.sort(orders, axis=2)[:, 2], np.sort(sets, axis=1))
-    steps = np.mean(np.abs(np.diff(orders, axis=2)), axis=(0, 2))
+    given = orders.half_sorted(sets, 5, 0)
+    np.testing.assert_array_equal(np.sort(given, axis=2)[:, 2], np.sort(sets, axis=1))
+    steps = np.mean(np.abs(np.diff(given, axis=2)), axis=(0, 2))
     assert np.all(np.diff(steps) > 0)
     np.testing.assert_allclose(steps[0], np.mean(np.abs(np.diff(np.sort(sets, axis=1), axis=1))), rtol=0.5)
 
@@ -75,7 +83,7 @@ def test_half_sorted_orders_go_from_sorted_to_random():
 def test_rank_correlation_against_known_orders():
     a = np.array([[1.0, 2.0, 3.0, 4.0]] * 3)
     b = np.array([[10.0, 20.0, 30.0, 40.0], [4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 4.0, 3.0]])
-    np.testing.assert_allclose(figure_3_2.rank_correlation(a, b), [1.0, -1.0, 0.8])
+    np.testing.assert_allclose(orders.rank_correlation(a, b), [1.0, -1.0, 0.8])
 
 
 def test_the_site_integrates_to_the_term_against_its_cavity():

@@ -58,3 +58,12 @@ def test_numbers_are_not_cut_on_a_narrow_terminal():
     columns = ("method", *(f"a long name {k}" for k in range(5)))
     show(Table("t", columns, [("a method with a long name", *[-123.4] * 5)]), Console(file=stream, width=70))
     assert stream.getvalue().count("-123.4") == 5
+
+
+def test_text_that_gives_way_loses_nothing():
+    stream = io.StringIO()
+    rows = [("Restricted EP", *[-123.456] * 6, "converged_restricted"), ("ADF", *[0.1] * 6, "single_pass")]
+    show(Table("t", ("method", *"abcdef", "status"), rows), Console(file=stream, width=72))
+    lines = stream.getvalue().splitlines()
+    edge = next(line.index("status") for line in lines if "status" in line)
+    assert "".join(line[edge:].strip() for line in lines[4:]) == "converged_restrictedsingle_pass"

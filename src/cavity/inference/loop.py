@@ -69,7 +69,6 @@ class Rows(NamedTuple):
 
     which: jax.Array
     site: jax.Array
-    log_scale: jax.Array
     copies: jax.Array
     data: Any
 
@@ -77,15 +76,19 @@ class Rows(NamedTuple):
 class Trial(NamedTuple):
     """The outcome of delete, tilt and project for a block of sites, before anything is changed."""
 
+    local: jax.Array
     cavity: jax.Array
     log_z: jax.Array
     message: jax.Array
-    mismatch: jax.Array
-    usable: jax.Array
-    improper: jax.Array
-    nonfinite: jax.Array
+    proper: jax.Array
+    finite: jax.Array
     given_up: jax.Array
     info: dict[str, jax.Array]
+
+    @property
+    def usable(self) -> jax.Array:
+        """Whether the message may replace the site."""
+        return self.proper & self.finite
 
 
 def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Rows, key: jax.Array) -> Trial:
@@ -93,14 +96,13 @@ def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Ro
     family = method.projection.adapt(group.family)
     local = problem.posterior.local(q, group.scope, rows.which)
     # A site of multiplicity 0 is not in q, so there is nothing to delete.
-    removed = method.power * jnp.minimum(rows.copies, 1.0)[:, None] * rows.site
-    cavity = local - removed
+    cavity = local - method.power * jnp.minimum(rows.copies, 1.0)[:, None] * rows.site
     proper = family.is_proper(cavity)
-    # What is integrated is always a distribution; results for an improper cavity are discarded below.
+    # What is integrated is always a distribution; results for an improper cavity are discarded.
     cavity = jnp.where(proper[:, None], cavity, local)
 
-    def one(cavity: jax.Array, data: Any, number: jax.Array) -> tuple[Any, ...]:
-        site_key = derived(key, group.moments.random, number)
+    def one(cavity: jax.Array, data: Any, which: jax.Array) -> tuple[Any, ...]:
+        site_key = derived(key, group.moments.random, which)
         tilted, info = group.moments.tilt(
             group.moments.init(), group.factor, family, cavity, data, method.power, site_key
         )
@@ -108,51 +110,47 @@ def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Ro
         return tilted.log_z, message, given_up, info
 
     log_z, message, given_up, info = jax.vmap(one)(cavity, rows.data, rows.which)
-    projected = cavity + message
-    finite = jnp.isfinite(log_z) & jnp.all(jnp.isfinite(message), axis=-1) & family.is_proper(projected)
-    usable = proper & finite
-    mismatch = jnp.where(usable, family.distance(cavity + removed, projected), jnp.inf)
-    return Trial(cavity, log_z, message, mismatch, usable, ~proper, proper & ~finite, given_up, info)
+    finite = jnp.isfinite(log_z) & jnp.all(jnp.isfinite(message), axis=-1) & family.is_proper(cavity + message)
+    return Trial(local, cavity, log_z, message, proper, finite, given_up, info)
 
 
-class Update(NamedTuple):
-    """What a visit leaves behind for its sites."""
+def mismatch_of(method: Method, group: SiteGroup, trial: Trial) -> jax.Array:
+    """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
+    family = method.projection.adapt(group.family)
+    return jnp.where(trial.usable, family.distance(trial.local, trial.cavity + trial.message), jnp.inf)
+
+
+class Visit(NamedTuple):
+    """What a visit leaves behind: the new sites, how often their step was halved, and the trial they came from."""
 
     site: jax.Array
-    log_scale: jax.Array
-    mismatch: jax.Array
+    halvings: jax.Array
+    trial: Trial
 
 
-def visit(
-    problem: Problem, method: Method, number: int, key: jax.Array, carry: tuple[Any, Counts], rows: Rows
-) -> tuple[tuple[Any, Counts], Update]:
-    """Update one block of sites and absorb the change into q; rows with an index no site has are padding."""
-    q, counts = carry
-    group = problem.groups[number]
+def visit(problem: Problem, method: Method, group: SiteGroup, key: jax.Array, q: Any, rows: Rows) -> tuple[Any, Visit]:
+    """Update one block of sites and absorb the change into q; rows with a number no site has are padding.
+
+    Only what the next visit needs is computed here; mismatch, scales and counts follow for all visits together.
+    """
     trial = attempt(problem, method, group, q, rows, key)
-    real = rows.which < group.size
-    usable = trial.usable & real
+    usable = trial.usable & (rows.which < group.size)
     step = jnp.where(usable[:, None], method.damping * (trial.message / method.power - rows.site), 0.0)
 
     def absorbed(scale: jax.Array | float) -> Any:
         return problem.posterior.absorb(q, group.scope, rows.which, scale * rows.copies[:, None] * step)
 
-    def too_long(trial_step: tuple[jax.Array, Any]) -> jax.Array:
-        return ~problem.posterior.is_proper(trial_step[1]) & (trial_step[0] <= MAX_HALVINGS)
+    def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
+        return ~problem.posterior.is_proper(attempted[1]) & (attempted[0] <= MAX_HALVINGS)
 
-    def shorten(trial_step: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        return trial_step[0] + 1, absorbed(step_scale(trial_step[0] + 1))
+    def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        return attempted[0] + 1, absorbed(step_scale(attempted[0] + 1))
 
-    halvings, new_q = jax.lax.while_loop(too_long, shorten, (jnp.zeros((), int), absorbed(1.0)))
-    new = rows.site + step_scale(halvings) * step
-    scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trial.cavity, trial.log_z, new)
-    counts = Counts(
-        counts.improper_cavity + jnp.sum(trial.improper & real),
-        counts.nonfinite + jnp.sum(trial.nonfinite & real),
-        counts.shortened + (halvings > 0),
-        tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts)),
-    )
-    return (new_q, counts), Update(new, jnp.where(usable, scales, rows.log_scale), trial.mismatch)
+    halvings, new_q = jnp.zeros((), int), absorbed(1.0)
+    # A single site of one copy moves q between two proper distributions: itself and the projected one.
+    if rows.which.shape[0] > 1 or group.multiplicity is not None or method.power != 1.0:
+        halvings, new_q = jax.lax.while_loop(too_long, shorten, (halvings, new_q))
+    return new_q, Visit(rows.site + step_scale(halvings) * step, halvings, trial)
 
 
 def step_scale(halvings: jax.Array) -> jax.Array:
@@ -160,9 +158,9 @@ def step_scale(halvings: jax.Array) -> jax.Array:
     return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
 
 
-def gather(group: SiteGroup, sites: jax.Array, log_scales: jax.Array, index: Table) -> Rows:
+def gather(group: SiteGroup, sites: jax.Array, index: Table) -> Rows:
     """The rows of the sites `index`, any shape; an index no site has takes the last site's."""
-    rows = (sites, log_scales, group.copies, jax.tree.map(jnp.asarray, group.data))
+    rows = (sites, group.copies, jax.tree.map(jnp.asarray, group.data))
     if is_as_stored(index, group.size):
         picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
     else:
@@ -185,9 +183,10 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
             block = jax.tree.map(lambda leaf: leaf[None], rows)
             trial = jax.tree.map(lambda leaf: leaf[0], attempt(problem, method, group, q, block, group_key))
             scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
-            return trial.mismatch, trial.given_up, trial.improper, trial.nonfinite, scale, trial.info
+            nonfinite = trial.proper & ~trial.finite
+            return mismatch_of(method, group, trial), trial.given_up, ~trial.proper, nonfinite, scale, trial.info
 
-        rows = gather(group, own, jnp.zeros(group.size), np.arange(group.size))
+        rows = gather(group, own, np.arange(group.size))
         columns.append(jax.lax.map(one, rows, batch_size=min(group.size, MEASURE_BATCH)))
     return Report(*(tuple(column) for column in zip(*columns, strict=True)))
 
@@ -241,38 +240,49 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
         order_key = derived(key, method.schedule.random, len(problem.groups), number, state.sweep)
         group_key = derived(key, group.moments.random, number)
         for table in method.schedule.visits(group.size, order_key, mismatch):
-            rows = gather(group, state.sites[number], state.log_scales[number], table)
-            body = partial(visit, problem, method, number, group_key)
-            (q, counts), update = jax.lax.scan(body, (state.q, state.counts), rows)
-            state = state._replace(q=q, counts=counts, **scattered(state, number, table, update))
+            body = partial(visit, problem, method, group, group_key)
+            q, visits = jax.lax.scan(body, state.q, gather(group, state.sites[number], table))
+            state = recorded(method, group, number, state._replace(q=q), table, visits)
     state = state._replace(q=refresh(problem, state.sites))
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
     return state._replace(residuals=residuals, sweep=state.sweep + 1)
 
 
-def scattered(state: State, number: int, table: Table, update: Update) -> dict[str, tuple[jax.Array, ...]]:
-    """The state's arrays of group `number` with the visited sites' rows replaced.
+def recorded(method: Method, group: SiteGroup, number: int, state: State, table: Table, visits: Visit) -> State:
+    """The state with what the visits of a table left: sites, scales and mismatch put in place, counts added up.
 
     Scans hand the new rows out and they are put in place here, once a table, by a gather: carrying the arrays through
     the scan would copy them at every visit.
     """
-    size = state.sites[number].shape[0]
-    as_stored = is_as_stored(table, size)
-    place = jnp.full(size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
+    flat = jax.tree.map(lambda leaf: leaf.reshape(table.size, *leaf.shape[2:]), (visits.site, visits.trial))
+    site, trial = flat
+    real = jnp.asarray(table).ravel() < group.size
+    scale = jax.vmap(partial(log_scale, group.family, power=method.power))(trial.cavity, trial.log_z, site)
+    place = jnp.full(group.size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
 
-    def replaced(groups: tuple[jax.Array, ...], rows: jax.Array) -> tuple[jax.Array, ...]:
-        flat = rows.reshape(table.size, *rows.shape[2:])
-        if as_stored:
-            return (*groups[:number], flat, *groups[number + 1 :])
-        visited = jnp.reshape(place < table.size, (size,) + (1,) * (flat.ndim - 1))
-        return (*groups[:number], jnp.where(visited, flat[place], groups[number]), *groups[number + 1 :])
+    def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, usable: jax.Array | None = None) -> tuple[Any, ...]:
+        old = groups[number]
+        if is_as_stored(table, group.size):
+            new = rows if usable is None else jnp.where(usable, rows, old)
+        else:
+            kept = place < table.size if usable is None else (place < table.size) & usable[place]
+            new = jnp.where(jnp.reshape(kept, (group.size,) + (1,) * (rows.ndim - 1)), rows[place], old)
+        return (*groups[:number], new, *groups[number + 1 :])
 
-    return {
-        "sites": replaced(state.sites, update.site),
-        "log_scales": replaced(state.log_scales, update.log_scale),
-        "mismatch": replaced(state.mismatch, update.mismatch),
-    }
+    counts = state.counts
+    tilts = tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts))
+    return state._replace(
+        sites=replaced(state.sites, site),
+        log_scales=replaced(state.log_scales, scale, trial.usable),
+        mismatch=replaced(state.mismatch, mismatch_of(method, group, trial)),
+        counts=Counts(
+            counts.improper_cavity + jnp.sum(~trial.proper & real),
+            counts.nonfinite + jnp.sum(trial.proper & ~trial.finite & real),
+            counts.shortened + jnp.sum(visits.halvings > 0),
+            tilts,
+        ),
+    )
 
 
 def is_settled(mismatch: tuple[jax.Array, ...], tol: float) -> jax.Array:

@@ -29,7 +29,9 @@ def to_numpy(tree: Any) -> Any:
     def convert(leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer):
             return leaf
-        return leaf if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        return np.asarray(leaf)[()]  # numbers come back as numbers, not as arrays without axes
 
     return jax.tree.map(convert, tree)
 
