@@ -11,6 +11,7 @@
 # %%
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import jax
 import numpy as np
@@ -40,6 +41,18 @@ def clutter_sets(sets: int, n: int, w: float, seed: int = 0) -> np.ndarray:
     return np.where(rng.random((sets, n)) < w, noise, signal)
 
 
+@partial(jax.jit, static_argnames="method")
+def mapped(x, w, method):
+    """One compiled program for all sets and all clutter ratios."""
+    return jax.vmap(lambda row: cavity.infer(cavity.models.clutter(row, w=w), method))(x)
+
+
+def run_stack(x: np.ndarray, w: float, method: cavity.Method) -> cavity.Solution:
+    """All sets at once; the scope keeps data and results in double precision."""
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, mapped(x, w, method))
+
+
 def compare(sets: int, n: int, w: float) -> Iterator[tuple[str, float, float, float, float]]:
     """(method, share converged, median sweeps, median error of the mean, median error of the log evidence)."""
     x = clutter_sets(sets, n, w)
@@ -50,17 +63,11 @@ def compare(sets: int, n: int, w: float) -> Iterator[tuple[str, float, float, fl
     def errors(found_mean, found_evidence):
         return float(np.median(np.abs(found_mean - mean))), float(np.median(np.abs(found_evidence - evidence)))
 
-    def stack(method):
-        """All sets at once; the scope keeps the data and the results in double precision."""
-        with jax.enable_x64(True):
-            run = jax.vmap(lambda row: cavity.infer(cavity.models.clutter(row, w=w), method))
-            return jax.tree.map(np.asarray, jax.jit(run)(x))
-
     for name, baseline in BASELINES.items():
         answers = [baseline(problem) for problem in problems]
         yield name, np.nan, np.nan, *errors([a.mean for a in answers], [a.log_evidence for a in answers])
     for name, method in METHODS.items():
-        found = stack(method)
+        found = run_stack(x, w, method)
         share = np.nan if method.single_pass else float(np.mean(found.converged))
         yield name, share, float(np.median(found.sweeps)), *errors(found.mean, found.log_evidence)
 

@@ -9,6 +9,7 @@ from support import draw_clutter
 import cavity as cv
 
 X = draw_clutter(0, 20)
+TERM = cv.factors.Gaussian(variance=1.0)
 
 
 def test_callback_sees_every_sweep():
@@ -79,6 +80,15 @@ def test_vmap_over_problems(scope):
         assert np.sum(together.converged) >= 4
 
 
+@pytest.mark.parametrize("scope", [True, False])
+def test_vmap_over_parameters(scope):
+    ratios = np.array([0.1, 0.35, 0.6])
+    with jax.enable_x64(scope):
+        together = jax.vmap(lambda w: cv.infer(cv.models.clutter(X, w=w)))(ratios)
+        alone = [cv.infer(cv.models.clutter(X, w=w)) for w in ratios]
+    np.testing.assert_allclose(together.log_evidence, [s.log_evidence for s in alone], rtol=1e-9)
+
+
 def test_jit_of_vmap_compiles_once():
     traces = []
 
@@ -124,8 +134,9 @@ def test_improper_cavities_are_counted_not_hidden():
         (lambda: cv.infer(cv.models.clutter(X), "EP"), "method"),
         (lambda: cv.infer(cv.models.clutter(X), max_seconds=0.0), "max_seconds"),
         (lambda: cv.infer(cv.Problem(np.array([0.0, -1.0]), *_parts(X))), "prior"),
-        (lambda: cv.models.posterior(cv.factors.Probit(), X, multiplicity=np.full(20, 0.5)).check(), "multiplicity"),
-        (lambda: cv.models.posterior(cv.factors.Probit(), X, multiplicity=np.ones(3)).check(), "multiplicity"),
+        (lambda: cv.infer(3), "problem"),
+        (lambda: cv.models.posterior(TERM, X, multiplicity=np.full(20, 0.5)).check(), "multiplicity"),
+        (lambda: cv.models.posterior(TERM, X, multiplicity=np.ones(3)).check(), "multiplicity"),
     ],
 )
 def test_bad_calls_are_named(call, word):

@@ -227,6 +227,7 @@ def test_power_one_limit_and_the_missing_closed_form():
         ({"x": np.zeros((2, 2, 2))}, "x"),
         ({"x": 3.0}, "x"),
         ({"x": ["a"]}, "x"),
+        ({"x": [1.0 + 2.0j]}, "x"),
         ({"x": [1.0], "w": 1.2}, "w"),
         ({"x": [1.0], "w": -0.1}, "w"),
         ({"x": [1.0], "w": "half"}, "w"),

@@ -40,7 +40,7 @@ def test_logistic_against_a_grid():
     variance = np.trapezoid(mass * (grid - mean) ** 2, grid) / total
     assert solution.converged
     assert abs(solution.mean - mean) < 0.02 * np.sqrt(variance)
-    np.testing.assert_allclose(solution.covariance, variance, rtol=0.02)
+    np.testing.assert_allclose(solution.covariance, variance, rtol=0.05)
     np.testing.assert_allclose(solution.log_evidence, np.log(total), atol=5e-3)
     for y, site in zip(Y, solution.sites, strict=True):
         nu, tau = solution.q - site
@@ -103,6 +103,7 @@ def test_high_dimension_needs_sampling_and_says_so():
         ({"data": []}, "data"),
         ({"data": np.array([])}, "data"),
         ({"data": [np.nan]}, "data"),
+        ({"data": [1.0, 0.5]}, "data"),
         ({"prior_variance": 0.0}, "prior_variance"),
         ({"prior_mean": np.nan}, "prior_mean"),
         ({"prior_mean": np.zeros(2), "prior_variance": np.diag([1.0, -1.0])}, "prior_variance"),
@@ -112,4 +113,4 @@ def test_high_dimension_needs_sampling_and_says_so():
 def test_bad_input_is_named(arguments, word):
     settings = {"factor": cv.factors.Probit(), "data": Y, **arguments}
     with pytest.raises((TypeError, ValueError), match=f"^{word} "):
-        cv.models.posterior(**settings)
+        cv.infer(cv.models.posterior(**settings))

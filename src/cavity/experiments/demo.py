@@ -7,7 +7,7 @@ import numpy as np
 
 import cavity
 from cavity.baselines import exact, gibbs, importance, laplace, posterior_density, variational_bayes
-from cavity.experiments.workbench import clutter_sets, normal_density
+from cavity.experiments.workbench import clutter_sets, infer, normal_density
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import label, legend
 
@@ -42,11 +42,11 @@ def demo_rows(x: np.ndarray, tell: Callable[[str], None] = lambda name: None) ->
     problem = cavity.models.clutter(x)
     tell("exact")
     truth = exact(problem)
-    rows = [row("exact", truth, truth, "quadrature")]
+    rows = [row("exact", truth, truth, "exact")]
     for name, method in METHODS.items():
         tell(name)
-        found = cavity.infer(problem, method)
-        rows.append(row(name, found, truth, str(found.status)))
+        found = infer(problem, method)
+        rows.append(row(name, found, truth, str(found.status).replace("_", " ")))
     for name, baseline in BASELINES.items():
         tell(name)
         found = baseline(problem)

@@ -32,6 +32,14 @@ def permuted(sets: np.ndarray, permutations: int, seed: int) -> np.ndarray:
     return rng.permuted(np.repeat(sets[:, None, :], permutations, axis=1), axis=2)
 
 
+def infer(problem: cavity.Problem, method: cavity.Method | None = None, **options: Any) -> cavity.Solution:
+    """`cavity.infer`, which hands back its last sweep when interrupted; here such a result must not be recorded."""
+    found = cavity.infer(problem, method, **options)
+    if found.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return found
+
+
 class Stack(NamedTuple):
     """Results of many runs, one entry a problem."""
 
@@ -73,7 +81,7 @@ def solve(model: Callable[[Any], cavity.Problem], data: np.ndarray, method: cavi
     lead = data.ndim - (2 if model is cavity.models.mixture_weights else 1)
     flat = data.reshape(-1, *data.shape[lead:])
     if len(flat) < HANDFUL:
-        runs = [cavity.infer(model(each), method) for each in flat]
+        runs = [infer(model(each), method) for each in flat]
         found = Stack(*(np.stack([np.asarray(getattr(run, name)) for run in runs]) for name in Stack._fields))
         return Stack(*(part.reshape(*data.shape[:lead], *part.shape[1:]) for part in found))
     padded = 64
@@ -108,7 +116,7 @@ def gather(found: list[Estimate]) -> Truth:
 def path_of(problem: cavity.Problem, method: cavity.Method) -> tuple[cavity.Solution, list[tuple[int, float, Any]]]:
     """The solution and, after every sweep, (evaluations, log evidence, mean)."""
     steps: list[tuple[int, float, Any]] = []
-    solution = cavity.infer(
+    solution = infer(
         problem, method, callback=lambda s: steps.append((int(s.evaluations), float(s.log_evidence), s.mean))
     )
     return solution, steps

@@ -41,6 +41,9 @@ class Factor:
     #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
     log_z: Callable[..., jax.Array] | None = None
 
+    def check(self, data: Any) -> None:
+        """Refuse data the factor is not defined for, in one sentence; called with a group's concrete data."""
+
     def log_density(self, x: Any, data: Any) -> jax.Array:
         """log t(x) for one site's data."""
         raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")

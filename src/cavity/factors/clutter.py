@@ -66,7 +66,11 @@ class Clutter(Factor):
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """(log Z, r, 1 − r) of (3.20)–(3.21); both probabilities keep their digits when tiny."""
         odds = log_signal - log_background
-        return jnp.logaddexp(log_signal, log_background), jax.nn.sigmoid(odds), jax.nn.sigmoid(-odds)
+        ratio = jnp.exp(-jnp.abs(odds))  # one exponential serves all three
+        large = 1.0 / (1.0 + ratio)
+        small = ratio * large
+        log_z = jnp.maximum(log_signal, log_background) + jnp.log1p(ratio)
+        return log_z, jnp.where(odds > 0, large, small), jnp.where(odds > 0, small, large)
 
     def axis_aligned(
         self, mean: jax.Array, variance: jax.Array, x: jax.Array, shared: int

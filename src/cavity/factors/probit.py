@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
@@ -30,6 +31,12 @@ class Probit(Factor):
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1",)
+
+    def check(self, data: Any) -> None:
+        labels = np.asarray(data)
+        wrong = np.abs(labels) != 1
+        if wrong.any():
+            raise ValueError(f"data of Probit must be labels −1 or +1; found {labels[wrong].ravel()[0]}.")
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return log_ndtr(data * x)

@@ -45,6 +45,8 @@ def infer(
         far (status `running`). A keyboard interruption hands back the last complete sweep.
     May be called inside `jax.vmap` and `jax.jit`; then nothing is timed and no callback is made.
     """
+    if not callable(getattr(problem, "problem", None)):
+        raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
     assembled = problem.problem()
     method = EP() if method is None else method
     if not isinstance(method, Method):
@@ -56,10 +58,20 @@ def infer(
         sites = initial_sites(assembled, init)
         key = jax.random.key(0) if key is None else key
         if is_traced((assembled, sites, key)):
+            assembled = in_double(assembled)
             state = begin(assembled, method, sites, key)
             state, report, evidence = advance(assembled, method, state, jnp.asarray(method.max_sweeps), key)
             return close(assembled, method, state, report, evidence)
         return drive(assembled, method, sites, key, max_seconds, callback)
+
+
+def in_double(problem: Problem) -> Problem:
+    """Numbers as float64: values mapped or differentiated outside a double-precision scope arrive marked as float32."""
+
+    def convert(leaf: Any) -> Any:
+        return jnp.asarray(leaf, float) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
+
+    return jax.tree.map(convert, problem)
 
 
 def drive(

@@ -26,7 +26,7 @@ MEASURE_BATCH = 1024
 class Counts(NamedTuple):
     """What was done and what went wrong on the way, summed over the run: never silent.
 
-    tilts: sites integrated, one entry a group; those of the measurements are counted too.
+    tilts: visits, each one integration, one entry a group.
     """
 
     improper_cavity: jax.Array
@@ -76,7 +76,6 @@ class Rows(NamedTuple):
 class Trial(NamedTuple):
     """The outcome of delete, tilt and project for a block of sites, before anything is changed."""
 
-    local: jax.Array
     cavity: jax.Array
     log_z: jax.Array
     message: jax.Array
@@ -91,12 +90,16 @@ class Trial(NamedTuple):
         return self.proper & self.finite
 
 
+def deleted(method: Method, rows: Rows) -> jax.Array:
+    """What deletion takes out of q: site**power. A site of multiplicity 0 is not in q, so there is nothing to take."""
+    return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
+
+
 def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Rows, key: jax.Array) -> Trial:
     """Delete, tilt and project a block of sites from the same q."""
     family = method.projection.adapt(group.family)
     local = problem.posterior.local(q, group.scope, rows.which)
-    # A site of multiplicity 0 is not in q, so there is nothing to delete.
-    cavity = local - method.power * jnp.minimum(rows.copies, 1.0)[:, None] * rows.site
+    cavity = local - deleted(method, rows)
     proper = family.is_proper(cavity)
     # What is integrated is always a distribution; results for an improper cavity are discarded.
     cavity = jnp.where(proper[:, None], cavity, local)
@@ -111,31 +114,31 @@ def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Ro
 
     log_z, message, given_up, info = jax.vmap(one)(cavity, rows.data, rows.which)
     finite = jnp.isfinite(log_z) & jnp.all(jnp.isfinite(message), axis=-1) & family.is_proper(cavity + message)
-    return Trial(local, cavity, log_z, message, proper, finite, given_up, info)
+    return Trial(cavity, log_z, message, proper, finite, given_up, info)
 
 
-def mismatch_of(method: Method, group: SiteGroup, trial: Trial) -> jax.Array:
+def mismatch_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.Array:
     """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
     family = method.projection.adapt(group.family)
-    return jnp.where(trial.usable, family.distance(trial.local, trial.cavity + trial.message), jnp.inf)
+    gap = family.distance(trial.cavity + deleted(method, rows), trial.cavity + trial.message)
+    return jnp.where(trial.usable, gap, jnp.inf)
 
 
-class Visit(NamedTuple):
-    """What a visit leaves behind: the new sites, how often their step was halved, and the trial they came from."""
-
-    site: jax.Array
-    halvings: jax.Array
-    trial: Trial
+def step_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.Array:
+    """The damped change of every site; none where the trial failed or the row is padding."""
+    usable = trial.usable & (rows.which < group.size)
+    return jnp.where(usable[..., None], method.damping * (trial.message / method.power - rows.site), 0.0)
 
 
-def visit(problem: Problem, method: Method, group: SiteGroup, key: jax.Array, q: Any, rows: Rows) -> tuple[Any, Visit]:
-    """Update one block of sites and absorb the change into q; rows with a number no site has are padding.
+def visit(
+    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, q: Any, rows: Rows
+) -> tuple[Any, tuple[Trial, jax.Array]]:
+    """Try one block of sites and absorb their change into q; says how often the step had to be halved.
 
-    Only what the next visit needs is computed here; mismatch, scales and counts follow for all visits together.
+    Only what the next visit needs is computed here; new sites, mismatch, scales and counts follow for all together.
     """
     trial = attempt(problem, method, group, q, rows, key)
-    usable = trial.usable & (rows.which < group.size)
-    step = jnp.where(usable[:, None], method.damping * (trial.message / method.power - rows.site), 0.0)
+    step = step_of(method, group, rows, trial)
 
     def absorbed(scale: jax.Array | float) -> Any:
         return problem.posterior.absorb(q, group.scope, rows.which, scale * rows.copies[:, None] * step)
@@ -150,7 +153,7 @@ def visit(problem: Problem, method: Method, group: SiteGroup, key: jax.Array, q:
     # A single site of one copy moves q between two proper distributions: itself and the projected one.
     if rows.which.shape[0] > 1 or group.multiplicity is not None or method.power != 1.0:
         halvings, new_q = jax.lax.while_loop(too_long, shorten, (halvings, new_q))
-    return new_q, Visit(rows.site + step_scale(halvings) * step, halvings, trial)
+    return new_q, (trial, halvings)
 
 
 def step_scale(halvings: jax.Array) -> jax.Array:
@@ -184,7 +187,8 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
             trial = jax.tree.map(lambda leaf: leaf[0], attempt(problem, method, group, q, block, group_key))
             scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
             nonfinite = trial.proper & ~trial.finite
-            return mismatch_of(method, group, trial), trial.given_up, ~trial.proper, nonfinite, scale, trial.info
+            mismatch = mismatch_of(method, group, rows, trial)
+            return mismatch, trial.given_up, ~trial.proper, nonfinite, scale, trial.info
 
         rows = gather(group, own, np.arange(group.size))
         columns.append(jax.lax.map(one, rows, batch_size=min(group.size, MEASURE_BATCH)))
@@ -240,25 +244,35 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
         order_key = derived(key, method.schedule.random, len(problem.groups), number, state.sweep)
         group_key = derived(key, group.moments.random, number)
         for table in method.schedule.visits(group.size, order_key, mismatch):
-            body = partial(visit, problem, method, group, group_key)
-            q, visits = jax.lax.scan(body, state.q, gather(group, state.sites[number], table))
-            state = recorded(method, group, number, state._replace(q=q), table, visits)
+            rows = gather(group, state.sites[number], table)
+            q, visits = jax.lax.scan(partial(visit, problem, method, group, group_key), state.q, rows)
+            state = recorded(method, group, number, state._replace(q=q), table, rows, *visits)
     state = state._replace(q=refresh(problem, state.sites))
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
     return state._replace(residuals=residuals, sweep=state.sweep + 1)
 
 
-def recorded(method: Method, group: SiteGroup, number: int, state: State, table: Table, visits: Visit) -> State:
+def recorded(
+    method: Method,
+    group: SiteGroup,
+    number: int,
+    state: State,
+    table: Table,
+    rows: Rows,
+    trials: Trial,
+    halvings: jax.Array,
+) -> State:
     """The state with what the visits of a table left: sites, scales and mismatch put in place, counts added up.
 
-    Scans hand the new rows out and they are put in place here, once a table, by a gather: carrying the arrays through
-    the scan would copy them at every visit.
+    Scans hand the trials out and the new rows are put in place here, once a table, by a gather: carrying the arrays
+    through the scan would copy them at every visit.
     """
-    flat = jax.tree.map(lambda leaf: leaf.reshape(table.size, *leaf.shape[2:]), (visits.site, visits.trial))
-    site, trial = flat
-    real = jnp.asarray(table).ravel() < group.size
-    scale = jax.vmap(partial(log_scale, group.family, power=method.power))(trial.cavity, trial.log_z, site)
+    scale = step_scale(halvings)[:, None, None]
+    new = rows._replace(site=rows.site + scale * step_of(method, group, rows, trials))
+    rows, new, trials = jax.tree.map(lambda leaf: leaf.reshape(table.size, *leaf.shape[2:]), (rows, new, trials))
+    scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
+    real = rows.which < group.size
     place = jnp.full(group.size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
 
     def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, usable: jax.Array | None = None) -> tuple[Any, ...]:
@@ -273,13 +287,13 @@ def recorded(method: Method, group: SiteGroup, number: int, state: State, table:
     counts = state.counts
     tilts = tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts))
     return state._replace(
-        sites=replaced(state.sites, site),
-        log_scales=replaced(state.log_scales, scale, trial.usable),
-        mismatch=replaced(state.mismatch, mismatch_of(method, group, trial)),
+        sites=replaced(state.sites, new.site),
+        log_scales=replaced(state.log_scales, scales, trials.usable),
+        mismatch=replaced(state.mismatch, mismatch_of(method, group, rows, trials)),
         counts=Counts(
-            counts.improper_cavity + jnp.sum(~trial.proper & real),
-            counts.nonfinite + jnp.sum(trial.proper & ~trial.finite & real),
-            counts.shortened + jnp.sum(visits.halvings > 0),
+            counts.improper_cavity + jnp.sum(~trials.proper & real),
+            counts.nonfinite + jnp.sum(trials.proper & ~trials.finite & real),
+            counts.shortened + jnp.sum(halvings > 0),
             tilts,
         ),
     )
@@ -317,9 +331,7 @@ def advance(
 
         state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
         report = measure(problem, method, state.q, state.sites, key)
-        tilts = tuple(done + group.size for done, group in zip(state.counts.tilts, problem.groups, strict=True))
-        counts = state.counts._replace(tilts=tilts)
-        return state._replace(finished=is_settled(report.mismatch, method.tol), counts=counts), report
+        return state._replace(finished=is_settled(report.mismatch, method.tol)), report
 
     shape = jax.eval_shape(lambda: measure(problem, method, state.q, state.sites, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)

@@ -76,6 +76,8 @@ class Problem:
                 )
             if lengths == {(0,)}:
                 raise ValueError(f"data of group {number} is empty.")
+            if not is_traced(group.data):
+                group.factor.check(group.data)
             if group.multiplicity is not None and not is_traced(group.multiplicity):
                 check_multiplicity(np.asarray(group.multiplicity, float), group.size)
         if not is_traced(self.prior) and not bool(self.posterior.is_proper(self.prior)):

@@ -61,7 +61,8 @@ class Solution:
     residuals: the largest mismatch met while visiting the sites, sweep by sweep.
     skipped, nonfinite, shortened: visits that left a site alone because its cavity was improper or its factor gave no
         finite moments, and visits whose step was shortened to keep q proper, over the whole run.
-    evaluations: factor evaluations spent. info: what the moments strategy reported for every site, by group.
+    evaluations: factor evaluations spent on visits; measuring the state handed back costs one more pass.
+    info: what the moments strategy reported for every site, by group.
     """
 
     problem: Problem

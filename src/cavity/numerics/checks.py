@@ -17,7 +17,10 @@ def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
         result = jnp.asarray(value, float)
     else:
         try:
-            result = np.asarray(value, dtype=np.float64)
+            result = np.asarray(value)
+            if np.iscomplexobj(result):
+                raise TypeError
+            result = result.astype(np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"{name} must be an array of numbers; found {type(value).__name__}.") from None
     wanted = " or ".join(str(d) for d in dimensions)
@@ -35,7 +38,7 @@ def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
 def number(name: str, value: Any) -> Any:
     """A finite real number."""
     if is_traced(value):
-        return value
+        return jnp.asarray(value, float)
     if isinstance(value, (str, bytes, bool)) or np.ndim(value) != 0:
         raise ValueError(f"{name} must be a number; found {value!r}.")
     try:

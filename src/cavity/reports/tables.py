@@ -10,8 +10,8 @@ import rich.table
 from rich.console import Console
 from rich.text import Text
 
-#: the first column keeps this width when the terminal is narrow
-NAME_WIDTH = 13
+#: names of rows up to this length are not broken when the terminal is narrow
+NAME_WIDTH = 20
 
 
 class Table(NamedTuple):
@@ -32,7 +32,7 @@ def cell(value: Any, digits: int = 4) -> str:
     if isinstance(value, int):
         return f"{value:,}".replace(",", "\u2009")
     if isinstance(value, float):
-        return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.{digits}g}"
+        return f"{value:.1e}" if 0 < abs(value) < 1e-2 else f"{value:.{digits}g}"
     return str(value)
 
 
@@ -52,7 +52,13 @@ def numeric_columns(table: Table) -> list[bool]:
 
 def show(table: Table, console: Console) -> None:
     """Print to the terminal. Names of number columns are broken, so that on a narrow one only text gives way."""
-    view = rich.table.Table(title=Text(table.title), box=rich.box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    view = rich.table.Table(
+        title=Text(table.title),
+        box=rich.box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title_justify="left",
+        title_style="bold",
+    )
     longest = max(len(cell(row[0])) for row in table.rows) if table.rows else 0
     for place, (name, numeric) in enumerate(zip(table.columns, numeric_columns(table), strict=True)):
         if numeric:
@@ -60,7 +66,7 @@ def show(table: Table, console: Console) -> None:
                 Text("\n".join(textwrap.wrap(name, 9, break_long_words=False))), justify="right", no_wrap=True
             )
         else:
-            view.add_column(Text(name), overflow="fold", min_width=min(longest, NAME_WIDTH) if place == 0 else None)
+            view.add_column(Text(name), overflow="fold", no_wrap=place == 0 and longest <= NAME_WIDTH)
     for row in table.rows:
         view.add_row(*(Text(cell(value)) for value in row))
     console.print(view)

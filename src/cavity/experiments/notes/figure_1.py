@@ -27,7 +27,7 @@ from cavity.experiments.base import (
     share,
 )
 from cavity.experiments.notes import DOCUMENT
-from cavity.experiments.workbench import Truth, exact_answers, gather, normal_density, solve
+from cavity.experiments.workbench import Truth, exact_answers, gather, infer, normal_density, solve
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import box_by_name, label, shared_legend
 
@@ -114,7 +114,7 @@ def shape_errors(problems: list, truth: Truth, modes: np.ndarray, answer: Any) -
 def portrait(kind: str, row: np.ndarray) -> dict:
     """Curves of the fixed example."""
     problem = MODELS[kind](row)
-    truth, mode, ep = exact(problem), laplace(problem), cavity.infer(problem)
+    truth, mode, ep = exact(problem), laplace(problem), infer(problem)
     width = np.sqrt(truth.covariance)
     grid = np.linspace(truth.mean - 4.5 * width, truth.mean + 4.5 * width, 401)
     rows = {"exact": truth, "Laplace": mode, "EP": ep}

@@ -12,7 +12,7 @@ from scipy.stats import norm, truncnorm
 import cavity
 from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity.experiments.notes import DOCUMENT
-from cavity.experiments.workbench import normal_density
+from cavity.experiments.workbench import infer, normal_density
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import GREY, VERMILION, label, legend
 
@@ -34,10 +34,10 @@ def units(config: Config) -> list[Unit]:
 
 def run_unit(unit: Unit, config: Config) -> dict:
     if unit.name == "drawn":
-        found = cavity.infer(cavity.models.truncation(0.0, 1.0, upper=DRAWN))
+        found = infer(cavity.models.truncation(0.0, 1.0, upper=DRAWN))
         return {"mean": found.mean, "variance": found.covariance, "log_evidence": found.log_evidence}
     if unit.name == "mass":
-        runs = [cavity.infer(cavity.models.truncation(0.0, 1.0, upper=z)) for z in unit.options["thresholds"]]
+        runs = [infer(cavity.models.truncation(0.0, 1.0, upper=z)) for z in unit.options["thresholds"]]
         above = [
             norm.sf(z, r.mean, np.sqrt(r.covariance)) for z, r in zip(unit.options["thresholds"], runs, strict=True)
         ]
@@ -85,7 +85,7 @@ def formulas() -> dict:
         truth = float(first), float(second), float(norm.logcdf(z))
         for name, repaired in variants.items():
             errors[name].append(np.subtract(recombined(mean, variance, site(mean, variance, bound, repaired)), truth))
-        ep = cavity.infer(cavity.models.truncation(mean, variance, upper=bound))
+        ep = infer(cavity.models.truncation(mean, variance, upper=bound))
         errors["EP of this library"].append(
             np.subtract([float(ep.mean), float(ep.covariance), float(ep.log_evidence)], truth)
         )

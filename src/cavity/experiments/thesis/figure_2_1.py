@@ -25,7 +25,7 @@ from cavity.experiments.base import (
     share,
 )
 from cavity.experiments.thesis import DOCUMENT
-from cavity.experiments.workbench import clutter_sets, exact_answers, gather, scaled_normal, solve
+from cavity.experiments.workbench import clutter_sets, exact_answers, gather, infer, scaled_normal, solve
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import box_by_name, label, legend
 
@@ -52,7 +52,7 @@ def drawn(seed: int) -> dict:
     answers: dict[str, Any] = {
         "Laplace": laplace(problem),
         "VB": variational_bayes(problem),
-        "EP": cavity.infer(problem),
+        "EP": infer(problem),
     }
     width = float(np.sqrt(truth.covariance))
     grid = np.linspace(truth.mean - 5 * width, truth.mean + 5 * width, 401)
@@ -65,7 +65,7 @@ def drawn(seed: int) -> dict:
 def is_telling(problem: cavity.Problem) -> bool:
     """Whether EP converges and Laplace's error can be seen."""
     gap = laplace(problem).log_evidence - exact(problem).log_evidence
-    return abs(gap) > VISIBLE and bool(cavity.infer(problem).converged)
+    return abs(gap) > VISIBLE and bool(infer(problem).converged)
 
 
 def integrands(seed: int, count: int) -> dict:

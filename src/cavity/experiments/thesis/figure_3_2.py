@@ -18,7 +18,17 @@ from cavity.experiments.base import (
     median,
 )
 from cavity.experiments.thesis import DOCUMENT
-from cavity.experiments.workbench import Stack, Truth, clutter_sets, exact_answers, permuted, scaled_normal, solve
+from cavity.experiments.thesis.orders import half_sorted, order_report, rank_correlation
+from cavity.experiments.workbench import (
+    Stack,
+    Truth,
+    clutter_sets,
+    exact_answers,
+    infer,
+    permuted,
+    scaled_normal,
+    solve,
+)
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import BLUE, GREEN, PURPLE, SKY, VERMILION, box_by_name, label, legend
 
@@ -61,30 +71,21 @@ def run_unit(unit: Unit, config: Config) -> dict:
     return adf_errors(sets, orders, half_sorted(sets, unit.options["orders"], unit.seed + 2))
 
 
-def half_sorted(sets: np.ndarray, orders: int, seed: int) -> np.ndarray:
-    """Every set in orders from nearly sorted to nearly random: sorted by rank plus more and more noise."""
-    rng = np.random.default_rng(seed)
-    n = sets.shape[1]
-    noise = rng.normal(size=(len(sets), orders, n)) * n * np.geomspace(0.01, 3.0, orders)[:, None]
-    places = np.argsort(np.arange(n) + noise, axis=2)
-    return np.take_along_axis(np.sort(sets, axis=1)[:, None, :], places, axis=2)
-
-
 def drawn(seed: int) -> dict:
     """One set: ADF in three random orders and in sorted order, EP and the exact joint density."""
-    x = next(x for x in clutter_sets(seed, 200, SMALL) if cavity.infer(cavity.models.clutter(x)).converged)
+    x = next(x for x in clutter_sets(seed, 200, SMALL) if infer(cavity.models.clutter(x)).converged)
     problem = cavity.models.clutter(x)
     truth = exact(problem)
     width = float(np.sqrt(truth.covariance))
     grid = np.linspace(truth.mean - 6 * width, truth.mean + 6 * width, 401)
     area = np.exp(truth.log_evidence)
     orders = [*permuted(x[None], 3, seed + 1)[0], np.sort(x)]
-    runs = [cavity.infer(cavity.models.clutter(order), cavity.ADF()) for order in orders]
+    runs = [infer(cavity.models.clutter(order), cavity.ADF()) for order in orders]
     return {
         "grid": grid,
         "exact": posterior_density(problem, grid) / area,
         "adf": [scaled_normal(grid, run) / area for run in runs],
-        "ep": scaled_normal(grid, cavity.infer(problem)) / area,
+        "ep": scaled_normal(grid, infer(problem)) / area,
     }
 
 
@@ -122,25 +123,6 @@ def adf_errors(sets: np.ndarray, orders: np.ndarray, graded: np.ndarray) -> dict
         result[f"EP {kind}"] = np.where(ep.converged, errors(ep, truth)[kind], np.nan)
         result[f"similarity {kind}"] = rank_correlation(nearness, errors(partly, truth)[kind])
     return result
-
-
-def rank_correlation(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Spearman's correlation along the last axis, one a row."""
-    a, b = (np.argsort(np.argsort(part, axis=-1), axis=-1).astype(float) for part in (first, second))
-    a, b = a - a.mean(axis=-1, keepdims=True), b - b.mean(axis=-1, keepdims=True)
-    return np.sum(a * b, axis=-1) / np.sqrt(np.sum(a**2, axis=-1) * np.sum(b**2, axis=-1))
-
-
-def order_report(orders: np.ndarray) -> dict:
-    """EP on every order: how many converge, and how far converged results of one set lie apart."""
-    ep = solve(cavity.models.clutter, orders, cavity.EP())
-    done = ep.converged
-    spread = np.zeros(len(orders))
-    for row, ok in enumerate(done):
-        if ok.any():
-            parts = [ep.mean[row, ok], np.log(ep.covariance[row, ok]), ep.log_evidence[row, ok]]
-            spread[row] = max(np.ptp(part) for part in parts)
-    return {"converged": done.sum(axis=1), "orders": np.full(len(done), done.shape[1]), "spread": spread}
 
 
 def summarise(results: Results, config: Config) -> Outcome:

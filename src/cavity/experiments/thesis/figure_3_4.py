@@ -5,7 +5,7 @@ import numpy as np
 import cavity
 from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, array, make_unit
 from cavity.experiments.thesis import DOCUMENT
-from cavity.experiments.workbench import CLUTTER_SHARE, normal_density
+from cavity.experiments.workbench import CLUTTER_SHARE, infer, normal_density
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import BLUE, label, shared_legend
 
@@ -23,7 +23,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
     """Term, site and cavity on a grid: t̃ = Z q_new / cavity (3.28), whatever the sign of its precision."""
     mean, variance = CAVITIES[unit.name]
     term = cavity.factors.Clutter(CLUTTER_SHARE, CLUTTER_VARIANCE)
-    found = cavity.infer(cavity.models.posterior(term, np.array([X]), mean, variance), cavity.ADF())
+    found = infer(cavity.models.posterior(term, np.array([X]), mean, variance), cavity.ADF())
     grid = np.linspace(mean - WINDOW, mean + WINDOW, 601)
     exact = CLUTTER_SHARE * (normal_density(grid, X, 1.0) + normal_density(0.0 * grid, X, CLUTTER_VARIANCE))
     base = normal_density(grid, mean, variance)

@@ -27,7 +27,7 @@ from cavity.experiments.base import (
     share,
 )
 from cavity.experiments.thesis import DOCUMENT
-from cavity.experiments.workbench import clutter_sets, cost_and_error, exact_answers, gather, path_of, solve
+from cavity.experiments.workbench import clutter_sets, cost_and_error, exact_answers, gather, infer, path_of, solve
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import cost_curve, label, shared_legend
 
@@ -60,7 +60,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
 
 def typical(seed: int, n: int, samples: int) -> dict:
     """The way of every method to its answer on the first data set on which EP converges."""
-    x = next(x for x in clutter_sets(seed, 200, n) if cavity.infer(cavity.models.clutter(x)).converged)
+    x = next(x for x in clutter_sets(seed, 200, n) if infer(cavity.models.clutter(x)).converged)
     problem = cavity.models.clutter(x)
     truth = exact(problem)
     runs: dict[str, Callable[[], Any]] = {

@@ -1,6 +1,6 @@
 """Thesis figure 3-6: a clutter posterior with three modes, where a Gaussian cannot fit.
 
-Such posteriors are rare (about 1 in 2000 sets of 20 points), so each unit searches a stretch of random sets for them.
+Such posteriors are rare (about 1 in 2500 sets of 20 points), so each unit searches a stretch of random sets for them.
 A mode counts when it has a tenth of the height of the highest.
 """
 
@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 
 import cavity
-from cavity.baselines import (
-    exact,
-    gibbs,
-    gibbs_chain,
-    gibbs_density,
-    importance,
-    laplace,
-    posterior_density,
-    variational_bayes,
-)
-from cavity.baselines.gibbs import summarise as chain_summary
+from cavity.baselines import gibbs, importance, laplace, variational_bayes
 from cavity.experiments.base import (
     Config,
     Experiment,
@@ -35,26 +25,17 @@ from cavity.experiments.base import (
     share,
 )
 from cavity.experiments.thesis import DOCUMENT
+from cavity.experiments.thesis.three_mode_portrait import POINTS, RESTRICTED, drawn
 from cavity.experiments.thesis.three_modes import GRID, MODES, log_joint, modes, three_mode_sets
-from cavity.experiments.workbench import (
-    clutter_sets,
-    cost_and_error,
-    exact_answers,
-    gather,
-    normal_density,
-    path_of,
-    solve,
-)
+from cavity.experiments.workbench import clutter_sets, exact_answers, gather, solve
 from cavity.inference.solution import Status
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import GREY, ORANGE, cost_curve, label, legend, shared_legend
 
-POINTS = 20
-#: sets searched at a time for the one that is drawn
-CHUNK = 2000
 GAUSSIAN = ("Restricted EP", "Laplace", "VB")
 SAMPLING = ("importance", "Gibbs")
-RESTRICTED = cavity.RestrictedEP()
+#: of importance sampling, by size of the run; a fifth as many sweeps of Gibbs on the many sets
+SAMPLES = (20_000, 5000, 200)
 FIRST_PASS = cavity.RestrictedEP(max_sweeps=1)
 
 
@@ -62,8 +43,8 @@ def units(config: Config) -> list[Unit]:
     batches, candidates = config.pick(8, 1, 1), config.pick(25_000, 20_000, 2000)
     # A test must find a set among few: it is content with lower modes.
     height = 0.01 if config.size == "tiny" else 0.1
-    # A fixed batch, filled up with ordinary sets, is compiled once.
-    batch, samples = config.pick(32, 32, 4), config.pick(20_000, 5000, 200)
+    # Batches are filled up with ordinary sets, so that a stretch without a find is no special case.
+    batch, samples = config.pick(32, 32, 4), config.pick(*SAMPLES)
     chunks = [
         make_unit(config, 1 + k, f"sets-{k}", candidates=candidates, batch=batch, samples=samples, height=height)
         for k in range(batches)
@@ -80,50 +61,6 @@ def run_unit(unit: Unit, config: Config) -> dict:
     filler = clutter_sets(unit.seed + 1, unit.options["batch"] - len(found), POINTS)
     result = many(np.concatenate([found, filler]), len(found), samples, unit.seed, height)
     return result | {"candidates": [len(candidates)]}
-
-
-def drawn(seed: int, samples: int, height: float) -> dict:
-    """The first three-mode set on which plain EP fails, as in the thesis: curves, chain and paths."""
-    for attempt in range(1000):
-        for x in three_mode_sets(clutter_sets(seed + attempt, CHUNK, POINTS), height):
-            problem = cavity.models.clutter(x)
-            plain = cavity.infer(problem)
-            if not plain.converged:
-                return portrait(problem, seed, samples) | {"EP": str(plain.status)}
-    raise RuntimeError("No posterior with three modes on which EP fails was found.")
-
-
-def portrait(problem: cavity.Problem, seed: int, samples: int) -> dict:
-    """Everything drawn of one problem."""
-    truth = exact(problem)
-    width = float(np.sqrt(truth.covariance))
-    grid = np.linspace(truth.mean - 4 * width, truth.mean + 4 * width, 401)
-    restricted, path = path_of(problem, RESTRICTED)
-    answers: dict[str, Any] = {
-        "Restricted EP": restricted,
-        "Laplace": laplace(problem),
-        "VB": variational_bayes(problem),
-    }
-    chain = gibbs_chain(problem, samples, 0, seed)
-    bins = np.linspace(grid[0], grid[-1], 61)
-    middles = 0.5 * (bins[1:] + bins[:-1])
-    traces = {
-        "Restricted EP": path,
-        "Laplace": answers["Laplace"].trace,
-        "VB": answers["VB"].trace,
-        "importance": importance(problem, samples, seed).trace,
-        "Gibbs": chain_summary(chain).trace,
-    }
-    return {
-        "grid": grid,
-        "exact": posterior_density(problem, grid) / np.exp(truth.log_evidence),
-        "curves": {name: normal_density(grid, float(a.mean), float(a.covariance)) for name, a in answers.items()},
-        "bins": bins,
-        "histogram": gibbs_density(chain, middles, averaging=False),
-        "averaged": gibbs_density(chain, grid),
-        "paths": {name: cost_and_error(trace, truth) for name, trace in traces.items()},
-        "restricted status": str(restricted.status),
-    }
 
 
 def many(sets: np.ndarray, count: int, samples: int, seed: int, height: float) -> dict:
@@ -167,6 +104,7 @@ def summarise(results: Results, config: Config) -> Outcome:
     def column(key: str) -> np.ndarray:
         return joined(results, "sets-", key)
 
+    samples = config.pick(*SAMPLES)
     plain, restricted = column("EP converged") > 0, column("restricted converged") > 0
     mean = {name: column(f"mean {name}") for name in (*GAUSSIAN, *SAMPLING)}
     evidence = {name: column(f"evidence {name}") for name in (*GAUSSIAN, *SAMPLING)}
@@ -230,7 +168,8 @@ def summarise(results: Results, config: Config) -> Outcome:
         ),
         rows,
         f"EP converged on {share(plain):.0%}; Restricted EP (REP) on {share(restricted):.0%}. The set drawn: EP ended "
-        f"with {results['drawn']['EP']}, Restricted EP with {results['drawn']['restricted status']}.",
+        f"with {results['drawn']['EP']}, Restricted EP with {results['drawn']['restricted status']}. "
+        f"Importance: {samples} samples; Gibbs: {samples // 5} sweeps, none discarded.",
     )
     sentence = (
         f"On {plain.size} posteriors with three modes EP converged on {share(plain):.0%} and Restricted EP on "
