@@ -12,13 +12,14 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup run test lint types imports unit docs wheel format lock bench clean
+.PHONY: help setup run test lint types imports unit docs wheel format lock reproductions bench clean
 
 help:
 	@echo "make run      the demo"
 	@echo "make test     all checks: lint types imports unit docs wheel"
 	@echo "make format   rewrite the sources in the house format"
 	@echo "make lock     refresh $(LOCK) from pyproject.toml (LOCK_FLAGS=--upgrade moves every pin)"
+	@echo "make reproductions   every experiment in full, into docs/reproductions"
 	@echo "make bench    the benchmarks, which no other target runs"
 	@echo "make clean    remove $(VENV), $(BUILD) and caches"
 
@@ -83,6 +84,15 @@ format: setup
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet $(LOCK_FLAGS) --output-file $(LOCK)
+
+# Full runs, resumed where they stopped; their tables and figures become pages of the documentation.
+reproductions: setup
+	@for name in $$($(BIN)/python -c 'from cavity.experiments import REGISTRY; print(*REGISTRY)'); do \
+		$(BIN)/cavity reproduce $$name --out $(BUILD)/reproductions/$$name || exit 1; \
+		cp $(BUILD)/reproductions/$$name/table.md docs/reproductions/$$name.md; \
+		cp $(BUILD)/reproductions/$$name/result.json docs/reproductions/$$name.json; \
+		cp $(BUILD)/reproductions/$$name/$$name.png docs/reproductions/; \
+	done
 
 bench: setup
 	@test -d benchmarks || { echo "There is no benchmarks/ folder in this tree."; exit 1; }

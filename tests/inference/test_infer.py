@@ -18,6 +18,9 @@ def test_callback_sees_every_sweep():
     assert [int(sweep) for sweep, _, _ in seen] == list(range(1, int(solution.sweeps) + 1))
     assert {status for _, status, _ in seen[:-1]} == {"running"} and seen[-1][1] == "converged"
     np.testing.assert_allclose(seen[-1][2], solution.mean)
+    unwatched = cv.infer(cv.models.clutter(X))
+    assert unwatched.sweeps == solution.sweeps
+    np.testing.assert_array_equal(unwatched.sites, solution.sites)
 
 
 def test_interruption_keeps_the_last_complete_sweep():
@@ -31,6 +34,23 @@ def test_interruption_keeps_the_last_complete_sweep():
     np.testing.assert_allclose(solution.sites, two.sites, rtol=1e-12)
     resumed = cv.infer(cv.models.clutter(X), init=solution)
     assert resumed.converged
+
+
+def test_an_unwatched_run_hands_back_what_it_has(monkeypatch):
+    """An interruption during the second chunk finds the first one's state."""
+    from cavity.inference import infer as module
+
+    real, calls = module.advance, []
+
+    def advance(*arguments):
+        calls.append(None)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(module, "advance", advance)
+    solution = cv.infer(cv.models.clutter(X), cv.EP(damping=0.1))
+    assert solution.status == "interrupted" and solution.sweeps == 1
 
 
 def test_time_budget_stops_after_a_sweep():
@@ -89,6 +109,25 @@ def test_vmap_over_parameters(scope):
     np.testing.assert_allclose(together.log_evidence, [s.log_evidence for s in alone], rtol=1e-9)
 
 
+@pytest.mark.parametrize("scope", [True, False])
+def test_jit_returns_the_whole_solution(scope):
+    alone = cv.infer(cv.models.clutter(X))
+    with jax.enable_x64(scope):
+        solution = jax.jit(lambda x: cv.infer(cv.models.clutter(x)))(X)
+        assert bool(solution.converged) and solution.status == "converged"
+    # Outside the scope the caller's own jit rounds the data to float32 before they arrive.
+    np.testing.assert_allclose(solution.q, alone.q, rtol=1e-10 if scope else 1e-6)
+
+
+def test_starting_from_flat_sites_is_not_starting_from_anywhere():
+    """Also where a factor has no mass at all, so that its site has no scale."""
+    factor = cv.factors.from_log_density(lambda theta, y: jnp.where(y > 0, -(theta**2), -jnp.inf))
+    problem = cv.models.posterior(factor, np.array([1.0, -1.0]))
+    plain, flat = cv.infer(problem), cv.infer(problem, init=np.zeros((2, 2)))
+    assert plain.status == flat.status == "nonfinite_factor"
+    np.testing.assert_allclose(flat.log_evidence, plain.log_evidence, rtol=1e-10)
+
+
 def test_jit_of_vmap_compiles_once():
     traces = []
 
@@ -135,6 +174,16 @@ def test_improper_cavities_are_counted_not_hidden():
         (lambda: cv.infer(cv.models.clutter(X), max_seconds=0.0), "max_seconds"),
         (lambda: cv.infer(cv.Problem(np.array([0.0, -1.0]), *_parts(X))), "prior"),
         (lambda: cv.infer(3), "problem"),
+        (lambda: cv.infer(cv.models.clutter(X), max_seconds="3"), "max_seconds"),
+        (lambda: cv.infer(cv.models.clutter(X), key=3), "key"),
+        (lambda: cv.EP(schedule="parallel"), "schedule"),
+        (lambda: cv.EP(projection="cowell"), "projection"),
+        (lambda: cv.infer(cv.models.posterior(cv.factors.Gaussian(-1.0), X)), "variance"),
+        (lambda: cv.infer(cv.models.posterior(cv.factors.Clutter(1.5, 10.0), X)), "w must"),
+        (lambda: cv.infer(cv.models.posterior(cv.factors.Truncation(), (X, X))), "Truncation"),
+        (lambda: cv.infer(cv.models.posterior(TERM, X, moments="quadrature")), "moments"),
+        (lambda: cv.infer(cv.models.posterior(TERM, X, prior=3)), "prior"),
+        (lambda: cv.infer(cv.models.posterior(TERM, X, prior=(cv.families.Gaussian(), [0.0, 1.0, 1.0]))), "prior"),
         (lambda: cv.models.posterior(TERM, X, multiplicity=np.full(20, 0.5)).check(), "multiplicity"),
         (lambda: cv.models.posterior(TERM, X, multiplicity=np.ones(3)).check(), "multiplicity"),
     ],

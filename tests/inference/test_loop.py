@@ -102,7 +102,11 @@ def test_multiplicity_zero_removes_a_factor():
     with_zero = cv.models.posterior(factor, x, 0.0, 25.0, multiplicity=np.array([1.0, 0.0, 1.0]))
     without = cv.models.posterior(factor, x[[0, 2]], 0.0, 25.0)
     a, b = cv.infer(with_zero), cv.infer(without)
+    assert a.converged and b.converged
     np.testing.assert_allclose([a.mean, a.log_evidence], [b.mean, b.log_evidence], rtol=1e-7)
+    nothing = cv.infer(cv.models.posterior(factor, x, 0.0, 25.0, multiplicity=np.zeros(3)))
+    assert nothing.converged
+    np.testing.assert_allclose([nothing.mean, nothing.covariance, nothing.log_evidence], [0.0, 25.0, 0.0], atol=1e-12)
 
 
 def test_two_groups_of_different_families():
@@ -139,6 +143,18 @@ def test_two_groups_coupled_through_the_same_variable():
     assert solution.converged
     assert abs(solution.mean - np.trapezoid(mass * grid, grid) / total) < 0.03
     assert abs(solution.log_evidence - (np.log(total) + log_joint.max())) < 0.05
+
+
+def test_orders_of_several_groups():
+    x = draw_clutter(21, 4, w=0.1)
+    clutter, bound = cv.models.clutter(x), cv.models.truncation(0.0, 100.0, lower=-5.0)
+    problem = cv.Problem(clutter.prior, clutter.groups + bound.groups, clutter.posterior)
+    ordered = cv.infer(problem, cv.EP(schedule=cv.Order(((3, 2, 1, 0), (0,))), tol=1e-10))
+    plain = cv.infer(problem, cv.EP(tol=1e-10))
+    assert ordered.converged
+    np.testing.assert_allclose(ordered.q, plain.q, rtol=1e-8)
+    with pytest.raises(ValueError, match="one order a group"):
+        cv.infer(problem, cv.EP(schedule=cv.Order((3, 2, 1, 0))))
 
 
 def test_evidence_of_a_fixed_point_is_stationary_in_the_sites():

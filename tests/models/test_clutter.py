@@ -35,7 +35,7 @@ def test_ep_beats_laplace_on_random_sets(n, factor, share):
     assert np.mean(ep.converged) >= share
     done = np.asarray(ep.converged)
     ours = median_errors(np.stack([ep.mean, ep.log_evidence], axis=1)[done], reference[done][:, [0, 2]])
-    rival = median_errors(np.array([[p.mean, p.log_evidence] for p in peaks]), reference[:, [0, 2]])
+    rival = median_errors(np.array([[p.mean, p.log_evidence] for p in peaks])[done], reference[done][:, [0, 2]])
     assert (rival / ours >= factor).all(), rival / ours
 
 
@@ -107,7 +107,7 @@ def test_two_thousand_random_sets_end_truthfully(dimension):
         claimed = solution.converged
         with np.errstate(all="ignore"):
             again = recomputed_mismatch(stack, w, solution)
-        assert (again[claimed] <= 2e-8).all()
+        assert (again[claimed] <= 1.0001e-8).all()
         # Not converged must be true as well: some site is off, or cannot even be deleted.
         assert (~(again[~claimed] <= 1e-9)).all()
         assert set(solution.status) <= {"converged", "max_sweeps", "sites_skipped"}
@@ -178,7 +178,9 @@ def test_restricted_keeps_the_tilted_mean_and_the_printed_variant_is_close():
     ours = cv.infer(cv.models.clutter(x), cv.RestrictedEP())
     printed = cv.infer(cv.models.clutter(x), cv.RestrictedEP(printed=True))
     assert ours.status == printed.status == "converged_restricted" and ours.converged
-    assert (ours.sites[:, 1] >= 0).all() and (printed.sites[:, 1] >= 1e-8).all()
+    assert (ours.sites[:, 1] >= 0).all() and (printed.sites[:, 1] >= 0).all()
+    clipped = printed.sites[:, 1] == 1e-8
+    assert clipped.any() and (ours.sites[clipped, 1] == 0).all()
     np.testing.assert_allclose(ours.mean, printed.mean, rtol=1e-6)
 
 
@@ -228,6 +230,9 @@ def test_power_one_limit_and_the_missing_closed_form():
         ({"x": 3.0}, "x"),
         ({"x": ["a"]}, "x"),
         ({"x": [1.0 + 2.0j]}, "x"),
+        ({"x": ["1.0", "2.0"]}, "x"),
+        ({"x": None}, "x"),
+        ({"x": [[1.0, 2.0]], "covariance": np.eye(2)}, "covariance"),
         ({"x": [1.0], "w": 1.2}, "w"),
         ({"x": [1.0], "w": -0.1}, "w"),
         ({"x": [1.0], "w": "half"}, "w"),

@@ -41,7 +41,7 @@ def test_logistic_against_a_grid():
     assert solution.converged
     assert abs(solution.mean - mean) < 0.02 * np.sqrt(variance)
     np.testing.assert_allclose(solution.covariance, variance, rtol=0.05)
-    np.testing.assert_allclose(solution.log_evidence, np.log(total), atol=5e-3)
+    assert abs(solution.log_evidence - np.log(total)) < 0.01
     for y, site in zip(Y, solution.sites, strict=True):
         nu, tau = solution.q - site
         tilted = np.exp(-0.5 * tau * (grid - nu / tau) ** 2 - np.logaddexp(0.0, -y * grid))
@@ -108,6 +108,8 @@ def test_high_dimension_needs_sampling_and_says_so():
         ({"prior_mean": np.nan}, "prior_mean"),
         ({"prior_mean": np.zeros(2), "prior_variance": np.diag([1.0, -1.0])}, "prior_variance"),
         ({"prior_mean": np.zeros(2), "prior_variance": np.eye(3)}, "prior_variance"),
+        ({"prior_mean": np.zeros(2), "prior_variance": [[2.0, 1.0], [0.0, 2.0]]}, "prior_variance"),
+        ({"data": 1.0}, "data"),
     ],
 )
 def test_bad_input_is_named(arguments, word):

@@ -29,6 +29,19 @@ def test_two_one_sided_sites_approximate_an_interval():
     assert abs(both.log_evidence - one.log_evidence) < 0.1
 
 
+def test_bounds_can_be_mapped():
+    import jax
+
+    lower = np.array([-1.0, 0.0, 2.0])
+    together = jax.vmap(lambda a: cv.infer(cv.models.truncation(0.0, 1.0, a)).mean)(lower)
+    np.testing.assert_allclose(together, stats.truncnorm(lower, np.inf).mean(), rtol=1e-9)
+
+
+def test_the_factor_takes_infinite_bounds_as_data():
+    problem = cv.models.posterior(cv.factors.Truncation(), (np.array([0.0]), np.array([np.inf])))
+    np.testing.assert_allclose(cv.infer(problem).mean, np.sqrt(2 / np.pi), rtol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -37,6 +50,9 @@ def test_two_one_sided_sites_approximate_an_interval():
         ((0.0, 1.0, np.nan, 1.0), "lower"),
         ((0.0, -1.0, 0.0, 1.0), "variance"),
         ((np.nan, 1.0, 0.0, 1.0), "mean"),
+        ((0.0, 1.0, "a", 1.0), "lower"),
+        ((0.0, 1.0, [], 1.0), "lower"),
+        ((0.0, 1.0, [0.0, 1.0], [2.0, 3.0, 4.0]), "lower"),
     ],
 )
 def test_bad_input_is_named(arguments, word):

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cavity._version import __version__
 from cavity.cli.demo import show_demo
-from cavity.experiments import REGISTRY, Config, Interrupted, run
+from cavity.experiments import REGISTRY, Config, Interrupted, default_folder, run
 from cavity.reports import Table, show
 
 app = typer.Typer(
@@ -82,11 +82,12 @@ def reproduce(
         near = difflib.get_close_matches(name, REGISTRY, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(REGISTRY)}."
         fail(f"There is no experiment {name!r}; {hint}")
-    folder = Path("cavity-results") / name if out is None else out
+    config = Config("quick" if quick else "full", seed)
+    folder = default_folder(name, config) if out is None else out
     if folder.exists() and not folder.is_dir():
         fail(f"--out must name a folder; {folder} is a file.")
     try:
-        run(REGISTRY[name], Config("quick" if quick else "full", seed), folder, console)
+        run(REGISTRY[name], config, folder, console)
     except Interrupted as stopped:
         fail(str(stopped), 130)
     except OSError as error:

@@ -3,7 +3,7 @@
 from cavity.experiments.base import Config, Experiment, Outcome, Unit
 from cavity.experiments.notes import figure_1 as notes_1
 from cavity.experiments.notes import figure_2 as notes_2
-from cavity.experiments.runner import Interrupted, Record, run
+from cavity.experiments.runner import Interrupted, Record, default_folder, run
 from cavity.experiments.thesis import figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7
 
 MODULES = (figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7, notes_1, notes_2)
@@ -11,4 +11,4 @@ MODULES = (figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_
 #: all experiments by name
 REGISTRY: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
 
-__all__ = ["REGISTRY", "Config", "Experiment", "Interrupted", "Outcome", "Record", "Unit", "run"]
+__all__ = ["REGISTRY", "Config", "Experiment", "Interrupted", "Outcome", "Record", "Unit", "default_folder", "run"]

@@ -114,6 +114,10 @@ def grade(checks: Mapping[str, bool]) -> Verdict:
     return "holds in part" if any(checks.values()) else "does not hold"
 
 
+#: title of the table that says which parts of a claim were met
+PARTS = "Parts of the claim"
+
+
 def check_table(checks: Mapping[str, bool]) -> Table:
     """Which parts of the claim were met."""
-    return Table("Parts of the claim", ("part", "met"), [(text, bool(met)) for text, met in checks.items()])
+    return Table(PARTS, ("part", "met"), [(text, bool(met)) for text, met in checks.items()])

@@ -8,9 +8,11 @@
 Only a full run has a verdict: a quick one shows that everything works, on too little data to judge by.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +21,13 @@ from rich.console import Console
 from rich.text import Text
 
 from cavity._version import __version__
-from cavity.experiments.base import Config, Experiment, Outcome, Unit, plain
+from cavity.experiments.base import PARTS, Config, Experiment, Outcome, Unit, plain
 from cavity.reports import UnitProgress, markdown, save, show
+
+
+def default_folder(name: str, config: Config) -> Path:
+    """Where results go if nobody says: small runs beside the full one, never over it."""
+    return Path("cavity-results") / (name if config.size == "full" else f"{name}-{config.size}")
 
 
 class Interrupted(Exception):
@@ -42,12 +49,20 @@ class Record(NamedTuple):
     units_run: int
 
 
+def code_digest() -> str:
+    """A fingerprint of the installed package: units computed by other code do not belong to this run."""
+    digest = hashlib.sha256(__version__.encode())
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 class Ledger:
-    """Finished units, one JSON line each. Lines of another version, size, seed or set of options are passed over."""
+    """Finished units, one JSON line each. Lines of other code, size, seed or set of options are passed over."""
 
     def __init__(self, path: Path, experiment: str, config: Config) -> None:
         self.path = path
-        self.run = {"experiment": experiment, "version": __version__, "size": config.size, "seed": config.seed}
+        self.run = {"experiment": experiment, "code": code_digest(), "size": config.size, "seed": config.seed}
 
     def key(self, unit: Unit) -> dict[str, Any]:
         """What a line must carry to stand for this unit."""
@@ -86,9 +101,10 @@ def run(
 ) -> Record:
     """Run what is not yet in the ledger, then summarise, draw and write.
 
-    folder: ./cavity-results/<name> unless given. quiet: no progress and no tables on the console.
+    folder: ./cavity-results/<name> unless given, with the size behind the name when it is not a full run.
+    quiet: no progress and no tables on the console.
     """
-    target = Path("cavity-results") / experiment.name if folder is None else Path(folder)
+    target = default_folder(experiment.name, config) if folder is None else Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     console = Console() if console is None else console
     units = experiment.units(config)
@@ -111,12 +127,19 @@ def run(
         except KeyboardInterrupt:
             raise Interrupted(target, len(done), len(units)) from None
     results = {unit.name: done[unit.name]["result"] for unit in units}
-    outcome = experiment.summarise(results, config)
+    outcome = judged(experiment.summarise(results, config), config)
     seconds = sum(done[unit.name]["seconds"] for unit in units)
     record = write(experiment, config, target, results, outcome, seconds, len(missing))
     if not quiet:
         report(experiment, config, record, console)
     return record
+
+
+def judged(outcome: Outcome, config: Config) -> Outcome:
+    """The outcome, without its table of parts met or not where the run is too small for a verdict."""
+    if config.size == "full":
+        return outcome
+    return replace(outcome, tables=tuple(table for table in outcome.tables if table.title != PARTS))
 
 
 def write(

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 
 from cavity.families.base import Family, Tilted
+from cavity.numerics import checks
 
 F = TypeVar("F", bound=type)
 
@@ -42,7 +44,9 @@ class Factor:
     log_z: Callable[..., jax.Array] | None = None
 
     def check(self, data: Any) -> None:
-        """Refuse data the factor is not defined for, in one sentence; called with a group's concrete data."""
+        """Refuse parameters or data the factor is not defined for, in one sentence; values being traced pass."""
+        for leaf in jax.tree.leaves(data):
+            checks.array("data", leaf, tuple(range(1, np.ndim(leaf) + 1)) or (1,))
 
     def log_density(self, x: Any, data: Any) -> jax.Array:
         """log t(x) for one site's data."""

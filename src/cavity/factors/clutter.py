@@ -15,6 +15,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.multivariate import AxisAligned, SphericalGaussian
+from cavity.numerics import checks
 
 
 @factor
@@ -28,6 +29,11 @@ class Clutter(Factor):
         "Gaussian, SphericalGaussian, DiagonalGaussian, FullGaussian with power 1",
         "Gaussian and SphericalGaussian with any power (by a one-dimensional integral)",
     )
+
+    def check(self, data: Any) -> None:
+        checks.fraction("w", self.w)
+        checks.positive("clutter_variance", self.clutter_variance)
+        super().check(data)
 
     def log_background(self, x: jax.Array) -> jax.Array:
         """log w N(x; 0, c I)."""

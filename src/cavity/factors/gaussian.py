@@ -9,6 +9,7 @@ from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.gaussian import Gaussian as GaussianFamily
+from cavity.numerics import checks
 
 
 @factor
@@ -18,6 +19,10 @@ class Gaussian(Factor):
     variance: Any
 
     closed_forms = ("Gaussian with any power",)
+
+    def check(self, data: Any) -> None:
+        checks.positive("variance", self.variance)
+        super().check(data)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return -0.5 * ((data - x) ** 2 / self.variance + jnp.log(self.variance) + LOG_2PI)

@@ -4,10 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
+from cavity.numerics.precision import is_traced
 
 
 @factor
@@ -15,6 +17,12 @@ class Mixture(Factor):
     """t(w) = Σ_k w_k p_k(x). data: log p_k(x), one row of K numbers a site; −inf where a component cannot give x."""
 
     closed_forms = ("Dirichlet with power 1, matching E[log w] or, for the Cowell projection, E[w] and Σ E[w²]",)
+
+    def check(self, data: Any) -> None:
+        """Log densities may be −inf, but not everywhere in a row."""
+        table = data if is_traced(data) else np.asarray(data, float)
+        if not is_traced(table) and not np.all(np.isfinite(table.max(axis=-1)) & ~np.isnan(table).any(axis=-1)):
+            raise ValueError("data of Mixture must be rows of log densities, −inf at most for some components.")
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return jax.scipy.special.logsumexp(jnp.log(x) + data, axis=-1)

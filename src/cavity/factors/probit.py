@@ -33,6 +33,7 @@ class Probit(Factor):
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1",)
 
     def check(self, data: Any) -> None:
+        super().check(data)
         labels = np.asarray(data)
         wrong = np.abs(labels) != 1
         if wrong.any():

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
@@ -37,6 +38,15 @@ class Truncation(Factor):
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
+
+    def check(self, data: Any) -> None:
+        """Bounds may be infinite, but must leave room between them."""
+        try:
+            lower, upper = (np.asarray(bound, float) for bound in data)
+        except (TypeError, ValueError):
+            raise ValueError("data of Truncation must be a pair (lower, upper) of arrays of numbers.") from None
+        if lower.shape != upper.shape or not np.all(lower < upper):
+            raise ValueError("data of Truncation must be arrays of one shape with lower below upper everywhere.")
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         lower, upper = data

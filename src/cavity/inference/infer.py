@@ -13,10 +13,8 @@ from cavity.inference.loop import Report, State, advance, begin
 from cavity.inference.methods import EP, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import CODES, Solution, Status
+from cavity.numerics import checks
 from cavity.numerics.precision import is_traced, to_numpy
-
-#: sweeps in the first compiled chunk when nobody listens.
-FIRST_CHUNK = 16
 
 #: a chunk of compiled sweeps aims at this length, so that an interruption is noticed soon.
 CHUNK_SECONDS = 0.5
@@ -39,11 +37,16 @@ def infer(
 ) -> Solution:
     """Approximate the posterior of `problem` by `method` (plain EP if none is named).
 
-    init: sites to start from: a `Solution` of the same problem shape, or its `sites`.
-    key: random key for shuffled orders and sampled moments; a fixed one is used when None.
-    max_seconds: stop after the sweep that passes this time. callback: called after every sweep with the `Solution` so
-        far (status `running`). A keyboard interruption hands back the last complete sweep.
-    May be called inside `jax.vmap` and `jax.jit`; then nothing is timed and no callback is made.
+    May be called inside `jax.vmap` and `jax.jit`; then nothing is timed and no callback is made. A keyboard
+    interruption hands back the last complete sweep, with status `interrupted`.
+
+    Args:
+        problem: a `Problem`, or anything with a `problem()` method.
+        method: made by `EP`, `ADF`, `PowerEP` or `RestrictedEP`.
+        init: sites to start from: a `Solution` of the same problem shape, or its `sites`.
+        key: random key for shuffled orders and sampled moments; a fixed one is used when None.
+        max_seconds: stop after the sweep that passes this time.
+        callback: called after every sweep with the `Solution` so far (status `running`), and with the last one.
     """
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
@@ -51,8 +54,10 @@ def infer(
     method = EP() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be made by EP(), ADF(), PowerEP(...) or RestrictedEP(); found {method!r}.")
-    if max_seconds is not None and not max_seconds > 0:
-        raise ValueError(f"max_seconds must be positive; found {max_seconds}.")
+    if max_seconds is not None:
+        checks.positive("max_seconds", max_seconds)
+    if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
+        raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
     with jax.enable_x64(True):
         assembled.check()
         sites = initial_sites(assembled, init)
@@ -82,16 +87,15 @@ def drive(
     max_seconds: float | None,
     callback: Callable[[Solution], Any] | None,
 ) -> Solution:
-    """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else ever longer."""
+    """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else by the clock."""
     began = time.perf_counter()
     state = begin(problem, method, sites, key)
     single_steps = callback is not None or max_seconds is not None
-    chunk = 1 if single_steps else FIRST_CHUNK
-    solution = None
+    chunk, solution = 1, None
     try:
         while True:
-            before = time.perf_counter()
-            last = min(int(state.sweep) + chunk, method.max_sweeps)
+            before, done = time.perf_counter(), int(state.sweep)
+            last = min(done + chunk, method.max_sweeps)
             state, report, evidence = jax.block_until_ready(advance(problem, method, state, jnp.asarray(last), key))
             now = time.perf_counter()
             ended = Status.MAX_SWEEPS
@@ -104,8 +108,9 @@ def drive(
                 callback(solution)
             if ended is not Status.RUNNING:
                 return solution
-            if not single_steps and now - before < CHUNK_SECONDS:
-                chunk *= 4
+            if not single_steps:
+                # The first chunk's time holds the compilation, so it can only make the second one too short.
+                chunk = max(1, int(CHUNK_SECONDS * (int(state.sweep) - done) / (now - before)))
     except KeyboardInterrupt:
         if solution is None:
             raise
@@ -125,7 +130,7 @@ def close(
     if unfinished is Status.RUNNING:
         code = jnp.asarray(CODES.index(Status.RUNNING))
     else:
-        code = status_code(problem, method, state, report, evidence, unfinished)
+        code = status_code(problem, method, state, report, unfinished)
     evaluations = [
         tilts * group.moments.evaluations(group.family)
         for tilts, group in zip(state.counts.tilts, problem.groups, strict=True)
@@ -150,26 +155,22 @@ def close(
     )
 
 
-def status_code(
-    problem: Problem, method: Method, state: State, report: Report, evidence: jax.Array, unfinished: Status
-) -> jax.Array:
+def status_code(problem: Problem, method: Method, state: State, report: Report, unfinished: Status) -> jax.Array:
     """The status as a number, from what was measured at the final state; the first that applies."""
     within = report.largest <= method.tol
     restricted = jnp.any(jnp.concatenate(report.given_up))
-    healthy = problem.posterior.is_proper(state.q) & jnp.isfinite(evidence)
     cases = [
-        (~healthy, Status.IMPROPER_POSTERIOR),
+        (~problem.posterior.is_proper(state.q), Status.IMPROPER_POSTERIOR),
         (within & restricted, Status.CONVERGED_RESTRICTED),
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
         (jnp.array(method.single_pass), Status.SINGLE_PASS),
         (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
     ]
-    return jnp.select(
-        [condition for condition, _ in cases],
-        [CODES.index(status) for _, status in cases],
-        CODES.index(unfinished),
-    )
+    code = jnp.asarray(CODES.index(unfinished))
+    for condition, status in reversed(cases):
+        code = jnp.where(condition, CODES.index(status), code)
+    return code
 
 
 def initial_sites(problem: Problem, init: Any) -> tuple[jax.Array, ...] | None:

@@ -26,7 +26,7 @@ MEASURE_BATCH = 1024
 class Counts(NamedTuple):
     """What was done and what went wrong on the way, summed over the run: never silent.
 
-    tilts: visits, each one integration, one entry a group.
+    tilts: integrations made to choose and update sites, one entry a group. shortened: blocks whose step was halved.
     """
 
     improper_cavity: jax.Array
@@ -121,7 +121,8 @@ def mismatch_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> j
     """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
     family = method.projection.adapt(group.family)
     gap = family.distance(trial.cavity + deleted(method, rows), trial.cavity + trial.message)
-    return jnp.where(trial.usable, gap, jnp.inf)
+    # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
+    return jnp.where(rows.copies == 0, 0.0, jnp.where(trial.usable, gap, jnp.inf))
 
 
 def step_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.Array:
@@ -186,9 +187,12 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
             block = jax.tree.map(lambda leaf: leaf[None], rows)
             trial = jax.tree.map(lambda leaf: leaf[0], attempt(problem, method, group, q, block, group_key))
             scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
-            nonfinite = trial.proper & ~trial.finite
+            held = rows.copies > 0
+            nonfinite = held & trial.proper & ~trial.finite
             mismatch = mismatch_of(method, group, rows, trial)
-            return mismatch, trial.given_up, ~trial.proper, nonfinite, scale, trial.info
+            # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
+            scale = jnp.where(trial.usable, scale, 0.0)
+            return mismatch, held & trial.given_up, held & ~trial.proper, nonfinite, scale, trial.info
 
         rows = gather(group, own, np.arange(group.size))
         columns.append(jax.lax.map(one, rows, batch_size=min(group.size, MEASURE_BATCH)))
@@ -240,10 +244,11 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
         mismatch = state.mismatch[number]
         if method.schedule.needs_mismatch:
             mismatch = measure(problem, method, state.q, state.sites, key).mismatch[number]
+            state = state._replace(counts=tilted(state.counts, problem.groups))
         # A number no group has keeps the orders apart from the draws.
         order_key = derived(key, method.schedule.random, len(problem.groups), number, state.sweep)
         group_key = derived(key, group.moments.random, number)
-        for table in method.schedule.visits(group.size, order_key, mismatch):
+        for table in method.schedule.visits(number, group.size, order_key, mismatch):
             rows = gather(group, state.sites[number], table)
             q, visits = jax.lax.scan(partial(visit, problem, method, group, group_key), state.q, rows)
             state = recorded(method, group, number, state._replace(q=q), table, rows, *visits)
@@ -251,6 +256,11 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
     return state._replace(residuals=residuals, sweep=state.sweep + 1)
+
+
+def tilted(counts: Counts, groups: tuple[SiteGroup, ...]) -> Counts:
+    """The counts after one integration of every site."""
+    return counts._replace(tilts=tuple(done + g.size for done, g in zip(counts.tilts, groups, strict=True)))
 
 
 def recorded(
@@ -286,13 +296,14 @@ def recorded(
 
     counts = state.counts
     tilts = tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts))
+    held = real & (rows.copies > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),
         log_scales=replaced(state.log_scales, scales, trials.usable),
         mismatch=replaced(state.mismatch, mismatch_of(method, group, rows, trials)),
         counts=Counts(
-            counts.improper_cavity + jnp.sum(~trials.proper & real),
-            counts.nonfinite + jnp.sum(trials.proper & ~trials.finite & real),
+            counts.improper_cavity + jnp.sum(~trials.proper & held),
+            counts.nonfinite + jnp.sum(trials.proper & ~trials.finite & held),
             counts.shortened + jnp.sum(halvings > 0),
             tilts,
         ),
@@ -331,7 +342,9 @@ def advance(
 
         state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
         report = measure(problem, method, state.q, state.sites, key)
-        return state._replace(finished=is_settled(report.mismatch, method.tol)), report
+        # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
+        finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
+        return state._replace(finished=finished), report
 
     shape = jax.eval_shape(lambda: measure(problem, method, state.q, state.sites, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)

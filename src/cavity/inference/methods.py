@@ -1,10 +1,10 @@
 """Methods: each is the one loop with other parts plugged in."""
 
-import math
 from dataclasses import dataclass
 
 from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.schedule import InOrder, Schedule
+from cavity.numerics import checks
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,17 @@ class Method:
     tol: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.power) and self.power > 0):
+        if not isinstance(self.schedule, Schedule):
+            raise TypeError(f"schedule must be a Schedule such as cavity.Parallel(); found {self.schedule!r}.")
+        if not isinstance(self.projection, Projection):
+            raise TypeError(f"projection must be a Projection such as cavity.Cowell(); found {self.projection!r}.")
+        if not checks.number("power", self.power) > 0:
             raise ValueError(f"power must be a positive number; found {self.power}.")
-        if not 0 < self.damping <= 1:
+        if not 0 < checks.number("damping", self.damping) <= 1:
             raise ValueError(f"damping must lie in (0, 1], 1 being the full step; found {self.damping}.")
-        if self.max_sweeps < 1:
-            raise ValueError(f"max_sweeps must be at least 1; found {self.max_sweeps}.")
-        if not self.tol > 0:
+        if not isinstance(self.max_sweeps, int) or self.max_sweeps < 1:
+            raise ValueError(f"max_sweeps must be a whole number of at least 1; found {self.max_sweeps!r}.")
+        if not checks.number("tol", self.tol) > 0:
             raise ValueError(f"tol must be positive; found {self.tol}.")
 
     @property
@@ -69,7 +73,7 @@ def PowerEP(
     damping None means min(power, 1): q then takes the tilted moments exactly, and the undamped step, 1/power times
     as long, would overshoot.
     """
-    power = float(power)
+    power = checks.number("power", power)
     damping = min(power, 1.0) if damping is None else damping
     return Method("PowerEP", Matched(), schedule, power=power, damping=damping, max_sweeps=max_sweeps, tol=tol)
 

@@ -76,7 +76,9 @@ class Problem:
                 )
             if lengths == {(0,)}:
                 raise ValueError(f"data of group {number} is empty.")
-            if not is_traced(group.data):
+            if not isinstance(group.moments, Moments):
+                raise TypeError(f"moments must be a strategy such as cavity.Quadrature(); found {group.moments!r}.")
+            if not is_traced((group.factor, group.data)):
                 group.factor.check(group.data)
             if group.multiplicity is not None and not is_traced(group.multiplicity):
                 check_multiplicity(np.asarray(group.multiplicity, float), group.size)

@@ -34,15 +34,17 @@ class Matched(Projection):
 class Restricted(Projection):
     """Moment matching under the constraint that the site stays proper (thesis 3.2.1).
 
-    The constraint acts inside the projection: of all sites with precision ≥ floor the KL-nearest is taken, which keeps
-    the tilted mean. `floor` = 1e-8 is the thesis's printed variant (v = 1e8, v_new = v).
+    The constraint acts inside the projection: a site that would be negative is replaced by the KL-nearest one with
+    precision ≥ floor, which keeps the tilted mean. `floor` = 1e-8 is the thesis's printed variant: v = 1e8, and q's
+    variance then is the cavity's up to a factor 1 + 1e-8 v, where the print sets v_new = v.
     """
 
     floor: float = 0.0
 
     def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
-        message = family.keep_proper(cavity, tilted.stats, tilted.site, self.floor)
-        return message, jnp.any(message != tilted.site)
+        negative = family.is_negative(tilted.site)
+        kept = family.keep_proper(cavity, tilted.stats, tilted.site, self.floor)
+        return jnp.where(negative, kept, tilted.site), negative
 
 
 @dataclasses.dataclass(frozen=True)

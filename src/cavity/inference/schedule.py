@@ -28,15 +28,15 @@ class Schedule(ABC):
     random: ClassVar[bool] = False
 
     @abstractmethod
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
-        """Tables of visits, each (blocks, sites in a block), for a group of `size` sites."""
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        """Tables of visits, each (blocks, sites in a block), for the sites of group number `group`, `size` of them."""
 
 
 @dataclass(frozen=True)
 class InOrder(Schedule):
     """One site after another, as the data come."""
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         return (np.arange(size)[:, None],)
 
 
@@ -46,28 +46,37 @@ class Shuffled(Schedule):
 
     random: ClassVar[bool] = True
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         return (jax.random.permutation(key, size)[:, None],)
 
 
 @dataclass(frozen=True)
 class Order(Schedule):
-    """One site after another in the order given; sites may be repeated or left out."""
+    """One site after another in the order given; sites may be repeated or left out.
 
-    sites: tuple[int, ...]
+    For a problem of several groups give one order a group.
+    """
+
+    sites: tuple[int, ...] | tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sites", tuple(int(site) for site in self.sites))
-        if not self.sites:
-            raise ValueError("sites is empty: an order needs at least one site.")
+        nested = len(self.sites) > 0 and not isinstance(self.sites[0], int | np.integer | float)
+        orders = tuple(tuple(own) for own in (self.sites if nested else (self.sites,)))  # type: ignore[union-attr]
+        for own in orders:
+            if not own:
+                raise ValueError("sites is empty: an order needs at least one site.")
+            if any(int(site) != site for site in own):
+                raise ValueError(f"sites must be whole numbers; found {own}.")
+        object.__setattr__(self, "sites", tuple(tuple(int(site) for site in own) for own in orders))
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
-        if min(self.sites) < 0 or max(self.sites) >= size:
-            raise ValueError(
-                f"sites of the order must lie in 0..{size - 1}; found {min(self.sites)}..{max(self.sites)}."
-            )
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        if group >= len(self.sites):
+            raise ValueError(f"sites must hold one order a group; found {len(self.sites)}.")
+        order: tuple[int, ...] = self.sites[group]  # type: ignore[assignment]
+        if min(order) < 0 or max(order) >= size:
+            raise ValueError(f"sites of the order must lie in 0..{size - 1}; found {min(order)}..{max(order)}.")
         tables: list[list[int]] = [[]]
-        for site in self.sites:
+        for site in order:
             if site in tables[-1]:
                 tables.append([])
             tables[-1].append(site)
@@ -80,7 +89,7 @@ class LargestMismatchFirst(Schedule):
 
     needs_mismatch: ClassVar[bool] = True
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         return (jnp.argsort(-mismatch)[:, None],)
 
 
@@ -88,7 +97,7 @@ class LargestMismatchFirst(Schedule):
 class Parallel(Schedule):
     """All sites at once from the same q. Cheap sweeps, but more of them, and often a need for damping."""
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         return (np.arange(size)[None, :],)
 
 
@@ -102,10 +111,10 @@ class Blocks(Schedule):
     random: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.block_size < 1:
-            raise ValueError(f"block_size must be at least 1; found {self.block_size}.")
+        if not isinstance(self.block_size, int) or self.block_size < 1:
+            raise ValueError(f"block_size must be a whole number of at least 1; found {self.block_size!r}.")
 
-    def visits(self, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         order = jax.random.permutation(key, size) if self.shuffled else jnp.arange(size)
         blocks = -(-size // self.block_size)
         padding = jnp.full(blocks * self.block_size - size, size)

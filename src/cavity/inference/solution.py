@@ -13,7 +13,7 @@ from cavity.numerics.precision import float64, is_traced, to_numpy
 
 
 class Status(StrEnum):
-    """How a run ended. Only the three `converged…` are claims of a fixed point."""
+    """How a run ended. Only the two `converged…` are claims of a fixed point."""
 
     CONVERGED = "converged"
     CONVERGED_RESTRICTED = "converged_restricted"
@@ -41,9 +41,13 @@ SENTENCES = {
     Status.SINGLE_PASS: "Every site was visited once (assumed-density filtering); no fixed point was sought.",
     Status.MAX_SWEEPS: "The sweeps were used up before the moments agreed; the result is not a fixed point.",
     Status.SITES_SKIPPED: (
-        "Some sites cannot be updated because removing them leaves an improper cavity; the result is not a fixed point."
+        "Some sites cannot be updated because removing them leaves an improper cavity; they keep what they last said, "
+        "and the result is not a fixed point."
     ),
-    Status.NONFINITE_FACTOR: "Some factors gave no finite moments; their sites were left as they were.",
+    Status.NONFINITE_FACTOR: (
+        "Some factors gave no finite moments; their sites were left as they were, and where that is flat the posterior "
+        "and the evidence are those without these factors."
+    ),
     Status.IMPROPER_POSTERIOR: "The approximation cannot be normalised; its numbers mean nothing.",
     Status.TIME_BUDGET: "The time budget was used up before the moments agreed; the result is not a fixed point.",
     Status.INTERRUPTED: "The run was interrupted; this is the state after the last complete sweep.",
@@ -56,13 +60,21 @@ CODES = tuple(Status)
 class Solution:
     """The result of `infer`.
 
-    sites: natural parameters, one row a site; a tuple of such arrays when the problem has several groups.
-    mismatch: the largest moment mismatch over all sites, measured at this very state.
-    residuals: the largest mismatch met while visiting the sites, sweep by sweep.
-    skipped, nonfinite, shortened: visits that left a site alone because its cavity was improper or its factor gave no
-        finite moments, and visits whose step was shortened to keep q proper, over the whole run.
-    evaluations: factor evaluations spent on visits; measuring the state handed back costs one more pass.
-    info: what the moments strategy reported for every site, by group.
+    Attributes:
+        q: the posterior as its strategy stores it; `mean`, `covariance` and other views come from it.
+        groups: natural parameters of the sites, one array a group, one row a site; `sites` when there is one group.
+        log_scales: log sᵢ of every site (thesis 3.39), by group.
+        log_evidence: estimate of log p(D) (3.40).
+        sweeps: sweeps made.
+        residuals: the largest mismatch met while visiting the sites, sweep by sweep.
+        mismatch: the largest moment mismatch over all sites, measured at this very state.
+        site_mismatch: the same for every site, by group.
+        skipped: visits that left a site alone because its cavity was improper, over the whole run.
+        nonfinite: visits that left a site alone because its factor gave no finite moments.
+        shortened: visits whose step was shortened to keep q proper.
+        evaluations: factor evaluations spent on visits; measuring the state handed back costs one more pass.
+        info: what the moments strategy reported for every site, by group.
+        seconds: wall time of the run.
     """
 
     problem: Problem

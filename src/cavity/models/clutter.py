@@ -25,8 +25,13 @@ def clutter(
 ) -> Problem:
     """p(x | θ) = (1 − w) N(x; θ, I) + w N(x; 0, clutter_variance I),  θ ~ N(0, prior_variance I)  (3.1–3.3).
 
-    x: (n,) for one dimension or (n, d). covariance: the shape of the Gaussian approximation of a vector θ:
-    "spherical" (the thesis's), "diagonal" or "full".
+    Args:
+        x: (n,) for one dimension or (n, d).
+        w: share of clutter, in [0, 1].
+        clutter_variance: variance of the clutter per coordinate.
+        prior_variance: variance of the prior per coordinate.
+        covariance: the shape of the Gaussian approximation of a vector θ: "spherical" (the thesis's), "diagonal" or
+            "full".
     """
     points = checks.array("x", x, (1, 2))
     term = Clutter(checks.fraction("w", w), checks.positive("clutter_variance", clutter_variance))

@@ -18,7 +18,9 @@ from cavity.posteriors.shared import Shared
 def mixture_weights(densities: Any, prior: Any = 1.0) -> Problem:
     """p(x | w) = Σ_k w_k p_k(x) with w ~ Dirichlet(prior) (3.79–3.82, the prior normalised for every K).
 
-    densities: (n, K), the values p_k(x_i). prior: one concentration for all components, or K of them.
+    Args:
+        densities: (n, K), the values p_k(x_i).
+        prior: one concentration for all components, or K of them.
     """
     table = checks.array("densities", densities, (2,))
     components = table.shape[1]

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.truncation import Truncation
@@ -10,7 +11,7 @@ from cavity.families import Gaussian
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics import checks
-from cavity.numerics.precision import float64
+from cavity.numerics.precision import float64, is_traced
 from cavity.posteriors.shared import Shared
 
 
@@ -19,14 +20,34 @@ def truncation(mean: float, variance: float, lower: Any = -math.inf, upper: Any 
     """N(θ; mean, variance) restricted to lower < θ < upper; several pairs of bounds make several sites.
 
     With one site EP is exact in mean, variance and evidence (the probability of the interval).
+
+    Args:
+        mean: of the Gaussian before truncation.
+        variance: of the same.
+        lower: a bound or a vector of bounds, −inf where there is none.
+        upper: a bound or a vector of bounds, inf where there is none.
     """
-    low, high = np.broadcast_arrays(np.atleast_1d(np.asarray(lower, float)), np.atleast_1d(np.asarray(upper, float)))
-    if low.ndim != 1 or np.isnan(low).any() or np.isnan(high).any():
-        raise ValueError("lower and upper must be numbers or vectors of numbers, infinite where there is no bound.")
-    if not (low < high).all():
+    low, high = bound("lower", lower), bound("upper", upper)
+    if np.shape(low) != np.shape(high) and 1 not in (np.size(low), np.size(high)):
+        raise ValueError(f"lower and upper must be of one length; found {np.size(low)} and {np.size(high)}.")
+    low, high = jnp.broadcast_arrays(low, high) if is_traced((low, high)) else np.broadcast_arrays(low, high)
+    if not is_traced((low, high)) and not (low < high).all():
         place = int(np.argmin(low < high))
         raise ValueError(f"lower must be below upper; found {low[place]} and {high[place]}.")
     family = Gaussian()
     prior = family.from_mean(checks.number("mean", mean), checks.positive("variance", variance))
     group = SiteGroup(factor=Truncation(), data=(low, high), family=family, moments=ClosedForm())
     return Problem(prior=prior, groups=(group,), posterior=Shared(family))
+
+
+def bound(name: str, value: Any) -> Any:
+    """A vector of bounds, infinite ones allowed."""
+    if is_traced(value):
+        return jnp.atleast_1d(jnp.asarray(value, float))
+    try:
+        result = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number or a vector of numbers; found {value!r}.") from None
+    if result.ndim != 1 or result.size == 0 or np.isnan(result).any():
+        raise ValueError(f"{name} must be a number or a vector of numbers, infinite where there is no bound.")
+    return result

@@ -18,7 +18,7 @@ def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
     else:
         try:
             result = np.asarray(value)
-            if np.iscomplexobj(result):
+            if result.dtype.kind not in "biufO":
                 raise TypeError
             result = result.astype(np.float64)
         except (TypeError, ValueError):
@@ -68,6 +68,7 @@ def fraction(name: str, value: Any) -> Any:
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """One of the given names."""
-    if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(options)}; found {value!r}.")
+    if not isinstance(value, str) or value not in options:
+        found = repr(value) if isinstance(value, str) else type(value).__name__
+        raise ValueError(f"{name} must be one of {', '.join(options)}; found {found}.")
     return value

@@ -30,6 +30,8 @@ ORDER = 17
 CAPACITY = 128
 #: bisections per round
 SPLITS = 4
+#: panels evaluated per round, two halves of each
+BATCH = 2 * SPLITS
 #: rounds at most
 ROUNDS = 48
 #: sum of the panels' error estimates, relative to the integral, at which refinement stops
@@ -61,7 +63,7 @@ def clenshaw_curtis(order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 POINTS, WEIGHTS, TAIL = clenshaw_curtis(ORDER)
 
 #: evaluations of log_f by one `integrate` at most
-EVALUATIONS = ORDER * (len(EDGES) - 1 + 2 * SPLITS * ROUNDS + CAPACITY)
+EVALUATIONS = ORDER * (BATCH * (-(-(len(EDGES) - 1) // BATCH) + ROUNDS) + CAPACITY)
 
 
 class Integral(NamedTuple):
@@ -133,15 +135,22 @@ def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array |
     if landmarks is not None:
         marks = jnp.clip(jnp.nan_to_num(landmarks), EDGES[0], EDGES[-1])
         edges = jnp.sort(jnp.concatenate([edges, jnp.ravel(marks)]))
-    # Places not in use are panels of no width at 0.
-    spare = max(0, CAPACITY - (edges.size - 1))
-    panels = evaluate(jnp.pad(edges[:-1], (0, spare)), jnp.pad(edges[1:], (0, spare)))
+    loads = -(-(edges.size - 1) // BATCH)
+    # Places not in use are panels of no width at 0. The first rounds fill in the starting panels: evaluated inside the
+    # loop, so that the compiled code holds the integrand once.
+    spare = jnp.zeros(max(CAPACITY, loads * BATCH) - (edges.size - 1))
+    grid = (jnp.concatenate([edges[:-1], spare]), jnp.concatenate([edges[1:], spare]))
+    empty = jax.eval_shape(evaluate, *grid)
+    panels = jax.tree.map(lambda leaf: jnp.full(leaf.shape, -jnp.inf), empty)
+    blank = jnp.zeros(grid[0].shape)
+    panels = panels._replace(low=blank, high=blank, mean=blank, spread=blank)
     start = Search(panels, *relative_errors(panels), jnp.asarray(jnp.inf), jnp.zeros((), int), jnp.zeros((), int))
 
     def going(search: Search) -> jax.Array:
-        return (search.error > TOLERANCE) & (search.rounds < ROUNDS) & (search.stalled < PATIENCE)
+        unfinished = (search.error > TOLERANCE) & (search.stalled < PATIENCE)
+        return (search.rounds < loads) | (unfinished & (search.rounds < loads + ROUNDS))
 
-    final: Search = jax.lax.while_loop(going, lambda search: refine(evaluate, search), start)
+    final: Search = jax.lax.while_loop(going, lambda search: refine(evaluate, grid, loads, search), start)
     panels, error = final.panels, final.error
     nodes = place(panels.low, panels.high)
     half_width = 0.5 * (panels.high - panels.low)
@@ -221,10 +230,16 @@ def relative_errors(panels: Panels) -> tuple[jax.Array, jax.Array, jax.Array]:
     return log_errors, log_weight, jnp.where(found, jnp.sum(jnp.exp(log_errors)), jnp.inf)
 
 
-def refine(evaluate: Callable[[jax.Array, jax.Array], Panels], search: Search) -> Search:
-    """Bisect the worst panels: one half stays in place, the other takes the place of a negligible panel."""
+def refine(
+    evaluate: Callable[[jax.Array, jax.Array], Panels], grid: tuple[jax.Array, jax.Array], loads: int, search: Search
+) -> Search:
+    """One batch of panels: at first the next of the starting grid, then halves of the worst.
+
+    Of a bisected panel one half stays in place, the other takes the place of a negligible panel.
+    """
     panels = search.panels
     size = panels.low.size
+    loading = search.rounds < loads
     worst_error, worst = jax.lax.top_k(search.log_errors, SPLITS)
     least_weight, least = jax.lax.top_k(-search.log_weight, SPLITS)
     low, high = panels.low[worst], panels.high[worst]
@@ -233,12 +248,26 @@ def refine(evaluate: Callable[[jax.Array, jax.Array], Panels], search: Search) -
     free = jnp.where(found, -least_weight < NEGLIGIBLE, -least_weight < worst_error[-1])
     wanted = jnp.where(found, worst_error > jnp.log(0.01 * TOLERANCE / size), True)
     splits = free & wanted & (low < middle) & (middle < high)
-    halves = evaluate(jnp.concatenate([low, middle]), jnp.concatenate([middle, high]))
+
+    next_places = jnp.minimum(search.rounds, loads - 1) * BATCH + jnp.arange(BATCH)
     # A place beyond the end is dropped: no split there.
-    to = jnp.where(jnp.concatenate([splits, splits]), jnp.concatenate([worst, least]), size)
-    panels = jax.tree.map(lambda old, new: old.at[to].set(new, mode="drop"), panels, halves)
+    split_places = jnp.where(jnp.concatenate([splits, splits]), jnp.concatenate([worst, least]), size)
+    to = jnp.where(loading, next_places, split_places)
+    new = evaluate(
+        jnp.where(loading, grid[0][next_places], jnp.concatenate([low, middle])),
+        jnp.where(loading, grid[1][next_places], jnp.concatenate([middle, high])),
+    )
+    panels = jax.tree.map(lambda old, rows: old.at[to].set(rows, mode="drop"), panels, new)
     log_errors, log_weight, error = relative_errors(panels)
     improved = (error < 0.5 * search.best) | (error > NOISE)
     stalled = jnp.where(jnp.any(splits), jnp.where(improved, 0, search.stalled + 1), PATIENCE)
     best = jnp.where(error < 0.5 * search.best, error, search.best)
-    return Search(panels, log_errors, log_weight, error, best, stalled, search.rounds + 1)
+    return Search(
+        panels,
+        log_errors,
+        log_weight,
+        error,
+        jnp.where(loading, jnp.inf, best),
+        jnp.where(loading, 0, stalled),
+        search.rounds + 1,
+    )
