@@ -46,12 +46,17 @@ def demo_rows(x: np.ndarray, tell: Callable[[str], None] = lambda name: None) ->
     for name, method in METHODS.items():
         tell(name)
         found = infer(problem, method)
-        rows.append(row(name, found, truth, str(found.status).replace("_", " ")))
+        rows.append(row(name, found, truth, short(found.status)))
     for name, baseline in BASELINES.items():
         tell(name)
         found = baseline(problem)
         rows.append(row(name, found, truth, ENDS[name] if name == "importance" else found.note or ENDS[name]))
     return rows
+
+
+def short(status: cavity.Status) -> str:
+    """The status in a word that fits the column."""
+    return "restricted" if status is cavity.Status.CONVERGED_RESTRICTED else str(status).replace("_", " ")
 
 
 def row(name: str, found: Any, truth: Any, status: str) -> Row:
