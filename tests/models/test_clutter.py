@@ -9,7 +9,7 @@ import pytest
 from support import clutter_posterior, draw_clutter, normal
 
 import cavity as cv
-from cavity.baselines import exact, laplace
+from cavity.baselines import exact, laplace, variational_bayes
 
 SEEDS = range(1000, 1200)
 
@@ -37,6 +37,13 @@ def test_ep_beats_laplace_on_random_sets(n, factor, share):
     ours = median_errors(np.stack([ep.mean, ep.log_evidence], axis=1)[done], reference[done][:, [0, 2]])
     rival = median_errors(np.array([[p.mean, p.log_evidence] for p in peaks])[done], reference[done][:, [0, 2]])
     assert (rival / ours >= factor).all(), rival / ours
+
+
+@pytest.mark.parametrize("w", [0.2, 0.5])
+def test_variational_bayes_is_a_lower_bound_on_every_set(w):
+    for seed in SEEDS:
+        x = draw_clutter(seed, 20, w=w)
+        assert variational_bayes(cv.models.clutter(x, w=w)).log_evidence <= clutter_posterior(x, w)[2] + 1e-9
 
 
 @pytest.mark.parametrize("n", [20, 200])

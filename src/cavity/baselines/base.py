@@ -17,11 +17,10 @@ from scipy.special import expit
 from cavity.factors.clutter import Clutter
 from cavity.factors.mixture import Mixture
 from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
+from cavity.families.gaussian import LOG_2PI
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.numerics.precision import float64
 from cavity.posteriors.shared import Shared
-
-LOG_2PI = math.log(2.0 * math.pi)
 
 CLUTTER = "problems of cavity.models.clutter"
 MIXTURE = "problems of cavity.models.mixture_weights"

@@ -49,10 +49,12 @@ class Family(ABC):
         """Shape of one value x."""
         return ()
 
+    @float64
     def uniform(self) -> jax.Array:
         """The message that says nothing."""
         return jnp.zeros(self.size)
 
+    @float64
     def flat(self) -> jax.Array:
         """Natural parameters of the density that is constant in x (improper or not)."""
         return jnp.zeros(self.size)

@@ -25,6 +25,7 @@ from cavity.numerics.precision import float64
 class ShapeFamily(Family):
     """Distributions on a simplex with density ∝ Π w_k^(a_k − 1) and eta = a."""
 
+    @float64
     def flat(self) -> jax.Array:
         return jnp.ones(self.size)
 

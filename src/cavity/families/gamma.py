@@ -28,6 +28,7 @@ class Gamma(Family):
     def size(self) -> int:
         return 2
 
+    @float64
     def flat(self) -> jax.Array:
         return jnp.array([1.0, 0.0])
 

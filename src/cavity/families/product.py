@@ -73,6 +73,7 @@ class Product(Family):
         pieces = zip(*(self.parts(eta) for eta in etas), strict=True)
         return [getattr(family, question)(*own) for family, own in zip(self.families, pieces, strict=True)]
 
+    @float64
     def flat(self) -> jax.Array:
         return jnp.concatenate([family.flat() for family in self.families])
 
