@@ -3,7 +3,10 @@
 Importing it changes no global state: double precision is opened as a scope at the public entry points.
 """
 
-from cavity import factors, families, models
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from cavity import factors, families, kernels, models
 from cavity._version import __version__
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Method, PowerEP, RestrictedEP
@@ -13,13 +16,54 @@ from cavity.inference.schedule import Blocks, InOrder, LargestMismatchFirst, Ord
 from cavity.inference.solution import Solution, Status
 from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
 
+if TYPE_CHECKING:
+    from cavity import datasets
+    from cavity.estimators import (
+        BayesPointMachine,
+        GPClassifier,
+        GPOrdinal,
+        GPRegressor,
+        compare,
+        load,
+        select_features,
+    )
+
+#: names that need scikit-learn are imported when they are first used
+LATER = {
+    "BayesPointMachine": "cavity.estimators",
+    "GPClassifier": "cavity.estimators",
+    "GPOrdinal": "cavity.estimators",
+    "GPRegressor": "cavity.estimators",
+    "compare": "cavity.estimators",
+    "datasets": "cavity",
+    "load": "cavity.estimators",
+    "select_features": "cavity.estimators",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATER:
+        raise AttributeError(f"module 'cavity' has no attribute {name!r}")
+    if LATER[name] == "cavity":
+        return importlib.import_module(f"cavity.{name}")
+    return getattr(importlib.import_module(LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 __all__ = [
     "ADF",
     "EP",
+    "BayesPointMachine",
     "Blocks",
     "ClosedForm",
     "Cowell",
     "Enumeration",
+    "GPClassifier",
+    "GPOrdinal",
+    "GPRegressor",
     "Importance",
     "InOrder",
     "LargestMismatchFirst",
@@ -35,8 +79,13 @@ __all__ = [
     "Solution",
     "Status",
     "__version__",
+    "compare",
+    "datasets",
     "factors",
     "families",
     "infer",
+    "kernels",
+    "load",
     "models",
+    "select_features",
 ]

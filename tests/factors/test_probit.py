@@ -1,9 +1,10 @@
-"""The probit factor against 450-digit tables, and what the lecture notes print against exact integrals."""
+"""The probit factor against tables, with label noise and powers too, and the lecture notes against exact integrals."""
 
 import csv
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
@@ -54,9 +55,48 @@ def test_log_density_is_log_phi():
     np.testing.assert_allclose(jax.jit(Probit().log_density)(x, -1.0), expected, rtol=1e-13)
 
 
-def test_other_families_and_powers_have_no_closed_form():
-    cavity = Gaussian().from_mean(0.0, 1.0)
-    assert Probit().tilted(Gaussian(), cavity, 1.0, 0.5) is NotImplemented
+def test_label_noise_against_table(likelihoods):
+    rows = likelihoods("probit", "crossing probit")
+    noisy = jax.jit(jax.vmap(lambda noise, cavity, y: Probit(noise).tilted(Gaussian(), cavity, y, 1.0)))
+    errors = rows.errors(noisy(rows.a, rows.cavity, rows.y))
+    assert np.all(errors.max(axis=0) < 1e-11), errors.max(axis=0)
+
+
+def test_powers_against_table(likelihoods):
+    rows = likelihoods("probit_power")
+    tilted = jax.jit(jax.vmap(lambda noise, cavity, y, p: Probit(noise).tilted(Gaussian(), cavity, y, p)))
+    errors = rows.errors(tilted(rows.a, rows.cavity, rows.y, rows.power)).max(axis=0)
+    assert errors[0] < 1e-10
+    assert np.all(errors[1:] < 1e-8), errors
+
+
+def test_derivatives_in_the_noise():
+    """log Z = log(ε + (1 − 2ε) Φ(z)) with z = −40 to 40."""
+    z = np.array([-40.0, -3.0, -0.5, 2.0, 40.0])
+    cavities = Gaussian().from_mean(z * np.sqrt(2.5), 1.5)
+    log_z = jax.vmap(lambda noise, cavity: Probit(noise).tilted(Gaussian(), cavity, 1.0, 1.0).log_z)
+    slope = jax.jit(lambda noise: jax.jvp(lambda e: log_z(e, cavities), (noise,), (jnp.ones(5),))[1])
+    for noise in (1e-6, 0.2):
+        exact = [float((1 - 2 * mp.ncdf(x)) / (noise + (1 - 2 * noise) * mp.ncdf(x))) for x in z]
+        np.testing.assert_allclose(slope(jnp.full(5, noise)), exact, rtol=1e-11)
+    assert np.isfinite(slope(jnp.zeros(5))).all()
+
+
+def test_predictions_of_both_labels():
+    mean, variance = np.array([-60.0, 0.4]), np.array([2.0, 0.7])
+    found = jax.jit(Probit(0.1).predict)(mean, variance)
+    z = [mp.mpf(m) / mp.sqrt(1 + mp.mpf(v)) for m, v in zip(mean, variance, strict=True)]
+    with mp.workdps(600):
+        both = np.array([[float(mp.log(mp.ncdf(side * x))) for side in (-1, 1)] for x in z])
+    np.testing.assert_allclose(found["log_probabilities"], both, rtol=1e-12)
+    np.testing.assert_allclose(found["noisy_probability"], 0.1 + 0.8 * np.exp(both[:, 1]), rtol=1e-13)
+
+
+def test_bad_input_is_refused_and_other_families_have_no_closed_form():
+    with pytest.raises(ValueError, match=r"data of Probit must be labels −1 or \+1; found 2.0"):
+        Probit().check(np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"label_noise must lie in \[0, 0.5\); found 0.7"):
+        Probit(0.7).check(np.array([1.0]))
     assert Probit().tilted(SphericalGaussian(2), np.ones(3), 1.0, 1.0) is NotImplemented
 
 

@@ -4,18 +4,30 @@ from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, facto
 from cavity.factors.clutter import Clutter
 from cavity.factors.custom import from_log_density, from_log_z
 from cavity.factors.gaussian import Gaussian
+from cavity.factors.logistic import Logistic
 from cavity.factors.mixture import Mixture
+from cavity.factors.ordinal import OrdinalProbit
+from cavity.factors.poisson import Poisson
 from cavity.factors.probit import Probit
+from cavity.factors.step import Step
+from cavity.factors.student_t import StudentT
+from cavity.factors.tempered import Tempered
 from cavity.factors.truncation import Truncation
 
 __all__ = [
     "Clutter",
     "Factor",
     "Gaussian",
+    "Logistic",
     "MissingClosedForm",
     "MissingDensity",
     "Mixture",
+    "OrdinalProbit",
+    "Poisson",
     "Probit",
+    "Step",
+    "StudentT",
+    "Tempered",
     "Truncation",
     "factor",
     "from_log_density",

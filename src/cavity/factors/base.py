@@ -59,6 +59,10 @@ class Factor:
         """
         return NotImplemented
 
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""
+        return {}
+
 
 class MissingDensity(TypeError):
     """A numerical integration was asked of a factor that gives no log density."""

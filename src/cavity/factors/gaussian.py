@@ -40,3 +40,7 @@ class Gaussian(Factor):
         log_z = constant - 0.5 * (gap**2 / total + jnp.log(total) + LOG_2PI)
         site = jnp.stack([data / variance, 1.0 / variance])
         return Tilted(log_z, jnp.stack([gap / total, -1.0 / total]), site)
+
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Mean and variance of a new observation y."""
+        return {"mean": mean, "variance": variance + self.variance}

@@ -1,22 +1,34 @@
-"""The probit likelihood t(x) = Φ(y x), y = ±1."""
+"""The probit likelihood t(f) = ε + (1 − 2ε) Φ(y f), y = ±1."""
 
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.scipy.special import ndtri
 
 from cavity.factors.base import Factor, factor
+from cavity.factors.label_noise import (
+    as_tilted,
+    binary_prediction,
+    check_binary,
+    is_one,
+    noise_levels,
+    noisy_log,
+    noisy_slopes,
+)
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.normal import log_ndtr, one_sided
+from cavity.numerics.follow import Slopes, falling_root, follow
+from cavity.numerics.mixture_tails import Tilt, mirrored, mixed
+from cavity.numerics.normal import log_ndtr, mills, one_sided
+from cavity.numerics.precision import float64
 
 
 @factor
 class Probit(Factor):
-    """Φ(y x) for a label y in {−1, +1}, the data of a site.
+    """ε + (1 − 2ε) Φ(y f) for a label y in {−1, +1}, the data of a site. label_noise: ε in [0, ½).
 
-    With a cavity N(m, v), s² = 1 + v and z = y m / s (lecture notes, "EP for Bayesian probit regression"):
+    Noise-free, for a cavity N(m, v), s² = 1 + v and z = y m / s (lecture notes, "EP for Bayesian probit regression"),
 
         log Z = log Φ(z),    d1 = y a / s,    d2 = −b / s²,    a = φ(z)/Φ(z),    b = a (a + z).
 
@@ -28,28 +40,81 @@ class Probit(Factor):
     from nu = d1 + tau (m + v d1) and 1 − tau = s² (1 − b) / (1 + v (1 − b)). Both are products and sums of positive
     numbers, so they hold their relative accuracy for every cavity. The normalising constant of the site N(x; μ̃, σ̃²)
     with μ̃ = nu/tau, σ̃² = 1/tau is Z̃ = Z √(2π(v + σ̃²)) exp(+(m − μ̃)² / (2(v + σ̃²))); the lecture notes print a minus.
+
+    Label noise is mixed in by `numerics.mixture_tails`. Powers other than 1 have no closed form and are integrated by
+    the fixed rule of `numerics.follow`.
     """
 
-    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1",)
+    label_noise: Any = 0.0
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
 
     def check(self, data: Any) -> None:
         super().check(data)
-        labels = np.asarray(data)
-        wrong = np.abs(labels) != 1
-        if wrong.any():
-            raise ValueError(f"data of Probit must be labels −1 or +1; found {labels[wrong].ravel()[0]}.")
+        check_binary("Probit", self.label_noise, data)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
-        return log_ndtr(data * x)
+        return noisy_log(log_ndtr(data * x), self.label_noise)
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        if not isinstance(family, Gaussian) or power != 1:
+        if not isinstance(family, Gaussian):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
-        scale = jnp.sqrt(1 + variance)
-        t = one_sided(data * mean / scale)
-        d1 = data * t.d1 / scale
-        d2 = -t.b / scale**2
-        resolution = 1 + variance * t.shrink
-        nu = data * scale * t.d1 * (t.shrink + t.excess**2) / resolution
-        return Tilted(t.log_z, jnp.stack([d1, d2], axis=-1), jnp.stack([nu, t.b / resolution], axis=-1))
+        mean = data * mean
+        if is_one(power):
+            tilt = mixed(threshold(mean, variance, 1.0), variance, noise_levels(self.label_noise))
+        else:
+            centres, scales = places(mean, variance, power, self.label_noise)
+            tilt = follow(noisy_slopes(slopes, self.label_noise), power, mean, variance, centres, scales)
+        return as_tilted(mirrored(tilt, data))
+
+    @float64
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Probability of +1, Φ(m/√(1 + v)), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
+        z = jnp.asarray(mean, float) / jnp.sqrt(1 + jnp.asarray(variance, float))
+        return binary_prediction(log_ndtr(jnp.stack([-z, z], axis=-1)), self.label_noise)
+
+
+def threshold(mean: jax.Array, variance: jax.Array, width: float) -> Tilt:
+    """The likelihood Φ(f/√width) for a cavity N(m, v); width 0 is the step. With s² = v + width and z = m/s:
+
+        d1 = a/s,    −(log Z)'' = a (a + z)/s²,    −Z''/Z = a z/s²,    variance ratio (width + v (1 − b))/s²,
+
+    and the two sums d1 + m (…) are (a/s) [(1 − b) + (a + z)²] and (a/s) (1 + z²).
+    """
+    total = variance + width
+    scale = jnp.sqrt(total)
+    z = mean / scale
+    t = one_sided(z)
+    return Tilt(
+        log_z=t.log_z,
+        d1=t.d1 / scale,
+        bend=t.b / total,
+        rise=t.d1 * z / total,
+        pull=t.d1 * (t.shrink + t.excess**2) / scale,
+        lift=t.d1 * (1 + z * z) / scale,
+        ratio=(width + variance * t.shrink) / total,
+    )
+
+
+def slopes(f: jax.Array) -> Slopes:
+    """log Φ and its derivatives a, −a (a + f)."""
+    t = one_sided(f)
+    return Slopes(t.log_z, t.d1, -t.b)
+
+
+def places(mean: jax.Array, variance: jax.Array, power: Any, label_noise: Any) -> tuple[jax.Array, jax.Array]:
+    """Where Φ(f)^p N(f; m, v) and its slope have their mass, and where noise gives it a corner; and the scales there.
+
+    The mode solves p a(f) = (f − m)/v. Since max(−f, 0) < a(f) < max(−f, 0) + 0.8, it lies between the two ends used.
+    """
+    gain = power * variance
+    ends = jnp.stack([mean, mean + 0.8 * gain])
+    low, high = jnp.where(ends < 0, ends / (1 + gain), ends)
+    mode = falling_root(lambda f: power * mills(f) - (f - mean) / variance, low, high)
+    width = 1 / jnp.sqrt(1 / variance + power * one_sided(mode).b)
+    noise = jnp.maximum(label_noise, 1e-30)
+    corner = ndtri(noise / (1 - noise))  # the floor equals the rise at Φ(f) = ε / (1 − 2ε), which may not exist
+    centres = jnp.stack([mode, mean / (1 + variance), mean, corner])
+    scales = jnp.stack([jnp.minimum(width, 1.0), jnp.ones_like(mean), jnp.sqrt(variance), jnp.full_like(mean, 0.3)])
+    return centres, scales

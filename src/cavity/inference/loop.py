@@ -4,6 +4,7 @@ A sweep visits the blocks of every group; a run is sweeps until the moment misma
 handed back, is within tolerance. The same functions serve the compiled run, the host-driven run and `jax.vmap`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -95,10 +96,9 @@ def deleted(method: Method, rows: Rows) -> jax.Array:
     return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
 
 
-def attempt(problem: Problem, method: Method, group: SiteGroup, q: Any, rows: Rows, key: jax.Array) -> Trial:
-    """Delete, tilt and project a block of sites from the same q."""
+def attempt(method: Method, group: SiteGroup, local: jax.Array, rows: Rows, key: jax.Array) -> Trial:
+    """Delete, tilt and project a block of sites from the same q, of which `local` is what each of them sees."""
     family = method.projection.adapt(group.family)
-    local = problem.posterior.local(q, group.scope, rows.which)
     cavity = local - deleted(method, rows)
     proper = family.is_proper(cavity)
     # What is integrated is always a distribution; results for an improper cavity are discarded.
@@ -132,17 +132,30 @@ def step_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.A
 
 
 def visit(
-    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, q: Any, rows: Rows
+    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, window: Any, block: tuple[jax.Array, Rows]
 ) -> tuple[Any, tuple[Trial, jax.Array]]:
-    """Try one block of sites and absorb their change into q; says how often the step had to be halved.
+    """Try one block of sites, at given places of a window, and absorb their change into it.
 
-    Only what the next visit needs is computed here; new sites, mismatch, scales and counts follow for all together.
+    Says how often the step had to be halved. Only what the next visit needs is computed here; new sites, mismatch,
+    scales and counts follow for all together.
     """
-    trial = attempt(problem, method, group, q, rows, key)
+    places, rows = block
+    trial = attempt(method, group, problem.posterior.local(window, group.scope, places), rows, key)
     step = step_of(method, group, rows, trial)
 
     def absorbed(scale: jax.Array | float) -> Any:
-        return problem.posterior.absorb(q, group.scope, rows.which, scale * rows.copies[:, None] * step)
+        return problem.posterior.absorb(window, group.scope, places, scale * rows.copies[:, None] * step)
+
+    # A single site of one copy moves q between two proper distributions: itself and the projected one.
+    single = group.multiplicity is None or group.at_most_one
+    if places.shape[0] == 1 and single and method.power == 1.0:
+        return absorbed(1.0), (trial, jnp.zeros((), int))
+    halvings, changed = shortened(problem, absorbed)
+    return changed, (trial, halvings)
+
+
+def shortened(problem: Problem, absorbed: Callable[[jax.Array | float], Any]) -> tuple[jax.Array, Any]:
+    """The state `absorbed` makes of the longest share of a step that leaves it proper, and how often it was halved."""
 
     def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
         return ~problem.posterior.is_proper(attempted[1]) & (attempted[0] <= MAX_HALVINGS)
@@ -150,11 +163,72 @@ def visit(
     def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         return attempted[0] + 1, absorbed(step_scale(attempted[0] + 1))
 
-    halvings, new_q = jnp.zeros((), int), absorbed(1.0)
-    # A single site of one copy moves q between two proper distributions: itself and the projected one.
-    if rows.which.shape[0] > 1 or group.multiplicity is not None or method.power != 1.0:
-        halvings, new_q = jax.lax.while_loop(too_long, shorten, (halvings, new_q))
-    return new_q, (trial, halvings)
+    return jax.lax.while_loop(too_long, shorten, (jnp.zeros((), int), absorbed(1.0)))
+
+
+def visit_in_windows(
+    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, q: Any, table: Table, sites: jax.Array
+) -> tuple[Any, Rows, tuple[Trial, jax.Array]]:
+    """Visit the blocks of a table one after another; the rows they had and how the visits went, block by block."""
+    posterior, (blocks, block_size) = problem.posterior, table.shape
+    # Windows hold whole windows of the next kind, the innermost whole blocks; the end is filled with no site's number.
+    levels, unit = [], 1
+    for width in reversed(posterior.window_sizes(table.size)):
+        levels.append(max(1, width // (unit * block_size)))
+        unit *= levels[-1]
+    filled = filled_up(table, -(-blocks // unit) * unit, group.size)
+    shape = (filled.shape[0] // unit, *reversed(levels))
+    rows = gather(group, sites, filled.reshape(*shape, block_size))
+
+    def through(outer: Any, numbered: tuple[jax.Array, Rows]) -> tuple[Any, Any]:
+        """Window `number` of `outer`, with the windows and blocks in it."""
+        number, own = numbered
+        window = posterior.open(problem.prior, outer, group.scope, number, clipped(own.which.ravel(), group.size))
+        window, visits = within(window, own)
+        return posterior.close(outer, number, window), visits
+
+    def within(outer: Any, rows: Rows) -> tuple[Any, Any]:
+        count, depth = rows.which.shape[0], rows.which.ndim
+        if depth > 2:
+            return jax.lax.scan(through, outer, (jnp.arange(count), rows))
+        places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
+        return jax.lax.scan(partial(visit, problem, method, group, key), outer, (places, rows))
+
+    outer = posterior.begin(problem.prior, q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
+    outer, visits = within(outer, rows)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(filled.shape[0], *leaf.shape[len(shape) :])[:blocks], (rows, visits))
+    return outer, *flat
+
+
+def filled_up(table: Table, blocks: int, size: int) -> Table:
+    """The table with blocks of padding at its end, kept known beforehand where it is."""
+    if isinstance(table, np.ndarray):
+        return np.concatenate([table, np.full((blocks - table.shape[0], table.shape[1]), size)])
+    return jnp.concatenate([table, jnp.full((blocks - table.shape[0], table.shape[1]), size)])
+
+
+def clipped(index: Table, size: int) -> Any:
+    """Numbers of padding replaced by the last site's: it is looked at and not changed."""
+    return np.minimum(index, size - 1) if isinstance(index, np.ndarray) else jnp.minimum(index, size - 1)
+
+
+def visit_together(
+    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, table: Table, key: jax.Array
+) -> tuple[Any, Rows, tuple[Trial, jax.Array]]:
+    """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
+    rows = gather(group, state.sites[number], table[0])
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
+    trial = attempt(method, group, local, rows, key)
+    step = step_of(method, group, rows, trial)
+    index = jnp.asarray(table[0])
+
+    def rebuilt(scale: jax.Array | float) -> Any:
+        own = state.sites[number].at[index].add(scale * step, mode="drop")
+        return refresh(problem, (*state.sites[:number], own, *state.sites[number + 1 :]))
+
+    halvings, q = shortened(problem, rebuilt)
+    one = jax.tree.map(lambda leaf: leaf[None], (rows, (trial, halvings)))
+    return q, *one
 
 
 def step_scale(halvings: jax.Array) -> jax.Array:
@@ -185,7 +259,8 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
 
         def one(rows: Rows, group: SiteGroup = group, group_key: jax.Array = group_key) -> tuple[Any, ...]:
             block = jax.tree.map(lambda leaf: leaf[None], rows)
-            trial = jax.tree.map(lambda leaf: leaf[0], attempt(problem, method, group, q, block, group_key))
+            local = problem.posterior.marginals(problem.prior, q, group.scope, block.which)
+            trial = jax.tree.map(lambda leaf: leaf[0], attempt(method, group, local, block, group_key))
             scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
             held = rows.copies > 0
             nonfinite = held & trial.proper & ~trial.finite
@@ -230,7 +305,7 @@ def start(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, 
         q=q,
         sites=sites,
         log_scales=log_scales,
-        mismatch=tuple(jnp.full(group.size, jnp.inf) for group in problem.groups),
+        mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in problem.groups),
         counts=Counts(zero, zero, zero, tuple(zero for _ in problem.groups)),
         sweep=zero,
         residuals=jnp.full(method.max_sweeps, jnp.nan),
@@ -240,19 +315,27 @@ def start(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, 
 
 def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
+    schedule = problem.schedule if method.schedule is None else method.schedule
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
-        if method.schedule.needs_mismatch:
+        if schedule.needs_mismatch:
             mismatch = measure(problem, method, state.q, state.sites, key).mismatch[number]
             state = state._replace(counts=tilted(state.counts, problem.groups))
         # A number no group has keeps the orders apart from the draws.
-        order_key = derived(key, method.schedule.random, len(problem.groups), number, state.sweep)
+        order_key = derived(key, schedule.random, len(problem.groups), number, state.sweep)
         group_key = derived(key, group.moments.random, number)
-        for table in method.schedule.visits(number, group.size, order_key, mismatch):
-            rows = gather(group, state.sites[number], table)
-            q, visits = jax.lax.scan(partial(visit, problem, method, group, group_key), state.q, rows)
-            state = recorded(method, group, number, state._replace(q=q), table, rows, *visits)
-    state = state._replace(q=refresh(problem, state.sites))
+        for table in schedule.visits(number, group.size, order_key, mismatch):
+            if table.shape[0] == 1 and table.shape[1] > 1:
+                q, rows, visits = visit_together(problem, method, group, number, state, table, group_key)
+                state = recorded(method, group, number, state._replace(q=q), table, rows, *visits)
+                continue
+            q, rows, visits = visit_in_windows(problem, method, group, group_key, state.q, table, state.sites[number])
+            state = recorded(method, group, number, state, table, rows, *visits)
+            # A pass in windows leaves no q of its own.
+            windowed = bool(problem.posterior.window_sizes(table.size))
+            state = state._replace(q=refresh(problem, state.sites) if windowed else q)
+    if not problem.posterior.window_sizes(1):
+        state = state._replace(q=refresh(problem, state.sites))
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
     return state._replace(residuals=residuals, sweep=state.sweep + 1)

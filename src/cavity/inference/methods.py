@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cavity.inference.projection import Matched, Projection, Restricted
-from cavity.inference.schedule import InOrder, Schedule
+from cavity.inference.schedule import Schedule
 from cavity.numerics import checks
 
 
@@ -12,19 +12,20 @@ class Method:
     """What the loop needs to know; hashable, static under `jit`.
 
     damping: the step from the old site to the new one in natural parameters, 1 for the full step.
+    schedule: None leaves it to the problem; most are visited in order.
     tol: bound on the moment mismatch of every site at the state handed back; it is never loosened.
     """
 
     name: str
     projection: Projection
-    schedule: Schedule
+    schedule: Schedule | None
     power: float
     damping: float
     max_sweeps: int
     tol: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.schedule, Schedule):
+        if self.schedule is not None and not isinstance(self.schedule, Schedule):
             raise TypeError(f"schedule must be a Schedule such as cavity.Parallel(); found {self.schedule!r}.")
         if not isinstance(self.projection, Projection):
             raise TypeError(f"projection must be a Projection such as cavity.Cowell(); found {self.projection!r}.")
@@ -43,14 +44,14 @@ class Method:
         return self.name == "ADF"
 
 
-def ADF(*, schedule: Schedule = InOrder(), projection: Projection = Matched()) -> Method:
+def ADF(*, schedule: Schedule | None = None, projection: Projection = Matched()) -> Method:
     """Assumed-density filtering: one pass from flat sites (thesis 3.1)."""
     return Method("ADF", projection, schedule, power=1.0, damping=1.0, max_sweeps=1, tol=1e-8)
 
 
 def EP(
     *,
-    schedule: Schedule = InOrder(),
+    schedule: Schedule | None = None,
     damping: float = 1.0,
     max_sweeps: int = 200,
     tol: float = 1e-8,
@@ -63,7 +64,7 @@ def EP(
 def PowerEP(
     power: float,
     *,
-    schedule: Schedule = InOrder(),
+    schedule: Schedule | None = None,
     damping: float | None = None,
     max_sweeps: int = 1000,
     tol: float = 1e-8,
@@ -81,7 +82,7 @@ def PowerEP(
 def RestrictedEP(
     *,
     printed: bool = False,
-    schedule: Schedule = InOrder(),
+    schedule: Schedule | None = None,
     damping: float = 1.0,
     max_sweeps: int = 1000,
     tol: float = 1e-8,

@@ -13,9 +13,12 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family
+from cavity.inference.schedule import InOrder, Schedule
 from cavity.moments.base import Moments
 from cavity.numerics.precision import is_traced
 from cavity.posteriors.base import Posterior
+
+IN_ORDER = InOrder()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +29,8 @@ class SiteGroup:
     family: what a site's message is. scope: the part of q the group acts on, in the posterior's own terms.
     multiplicity: site i stands for that many equal factors: q holds so many copies of it, the cavity removes one and
         the evidence counts all. None means one each.
+    at_most_one: whether no site stands for more than one factor, where `multiplicity` only removes some of them: a
+        single visit can then never make q improper, and is not checked for it.
     """
 
     factor: Factor
@@ -34,6 +39,7 @@ class SiteGroup:
     moments: Moments
     multiplicity: Any = None
     scope: Any = None
+    at_most_one: bool = False
 
     @property
     def size(self) -> int:
@@ -48,11 +54,17 @@ class SiteGroup:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """prior(x) ∏ tᵢ(x), with the posterior strategy that stores q."""
+    """prior(x) ∏ tᵢ(x), with the posterior strategy that stores q.
+
+    predictor: how a solution predicts new observations, where the model says how; a pytree with a `predict` method.
+    schedule: the order in which a method that names none visits the sites.
+    """
 
     prior: Any
     groups: tuple[SiteGroup, ...]
     posterior: Posterior
+    predictor: Any = None
+    schedule: Schedule = IN_ORDER
 
     def with_moments(self, moments: Moments) -> "Problem":
         """The same problem with every group integrated by `moments`."""
@@ -96,6 +108,10 @@ def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
 
 
 jax.tree_util.register_dataclass(
-    SiteGroup, data_fields=["factor", "data", "multiplicity"], meta_fields=["family", "moments", "scope"]
+    SiteGroup,
+    data_fields=["factor", "data", "multiplicity"],
+    meta_fields=["family", "moments", "scope", "at_most_one"],
 )
-jax.tree_util.register_dataclass(Problem, data_fields=["prior", "groups"], meta_fields=["posterior"])
+jax.tree_util.register_dataclass(
+    Problem, data_fields=["prior", "groups", "predictor"], meta_fields=["posterior", "schedule"]
+)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.numerics.precision import float64, is_traced, to_numpy
 
@@ -127,15 +128,15 @@ class Solution:
     def view(self, name: str) -> Any:
         """A named parameter of q: mean, covariance, and what else the model has."""
 
-        def look(q: Any) -> dict[str, jax.Array]:
-            return self.problem.posterior.views(q)
+        def look(prior: Any, q: Any) -> jax.Array:
+            views = self.problem.posterior.views(prior, q)
+            if name not in views:
+                raise AttributeError(f"This solution has no {name}; it has {', '.join(views)}.")
+            return views[name]()
 
         for _ in range(np.ndim(self.code)):
             look = jax.vmap(look)
-        views = look(self.q)
-        if name not in views:
-            raise AttributeError(f"This solution has no {name}; it has {', '.join(views)}.")
-        return to_numpy(views[name])
+        return to_numpy(look(self.problem.prior, self.q))
 
     @property
     def mean(self) -> Any:
@@ -148,19 +149,37 @@ class Solution:
         return self.view("covariance")
 
     @property
+    def variance(self) -> Any:
+        """Posterior variances of the latents, of a latent Gaussian model."""
+        return self.view("variance")
+
+    @property
     def concentration(self) -> Any:
         """Concentration of a Dirichlet posterior."""
         return self.view("concentration")
 
+    @property
+    def loo_log_predictive(self) -> Any:
+        """log p(yᵢ | all data but i), every site's own, from the cavities of this state: one factor is left out."""
+        found = to_numpy(leave_one_out(self.problem, self.q, self.groups))
+        return found[0] if len(found) == 1 else found
+
+    @float64
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model says of new observations; its own page tells what it takes and gives."""
+        if self.problem.predictor is None:
+            raise TypeError("This model has no predictions of its own; use the posterior's mean, covariance or sample.")
+        return to_numpy(self.problem.predictor.predict(self, *args, **kwargs))
+
     @float64
     def sample(self, key: jax.Array, draws: int) -> Any:
         """Independent draws from q."""
-        return self.problem.posterior.sample(key, self.q, draws)
+        return self.problem.posterior.sample(key, self.problem.prior, self.q, draws)
 
     @float64
     def log_density(self, x: Any) -> Any:
         """log q(x)."""
-        return self.problem.posterior.log_density(self.q, jax.tree.map(jnp.asarray, x))
+        return self.problem.posterior.log_density(self.problem.prior, self.q, jax.tree.map(jnp.asarray, x))
 
     def interrupted(self) -> "Solution":
         """The same state, marked as where an interruption stopped the run; a claim of convergence stays."""

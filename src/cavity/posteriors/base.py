@@ -1,16 +1,22 @@
 """The contract of a posterior: how q is stored and how a change of sites is absorbed.
 
-Natural parameters of sites come in groups. A posterior answers for one group at a time what part of q a site of that
-group sees (`local`), absorbs weighted changes (`absorb`), and can rebuild itself from prior and sites (`refresh`),
-which the loop does after every sweep because the updates lose digits.
+Natural parameters of sites come in groups. A posterior can rebuild q from prior and sites (`refresh`, which the loop
+does after every sweep because the updates lose digits) and answers what part of q a site sees (`marginals`).
+
+Sites that are visited one after another go through *windows*: `begin` opens a pass over the sites in a given order,
+`open` takes out what the next few sites need, `local` and `absorb` work inside that window, `close` puts the outcome
+back into the pass. A posterior without windows has one, q itself.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 Q = Any
+Pass = Any
+Window = Any
 
 
 class Posterior(ABC):
@@ -18,32 +24,52 @@ class Posterior(ABC):
 
     @abstractmethod
     def refresh(self, prior: Any, groups: tuple[tuple[Any, jax.Array], ...]) -> Q:
-        """q = prior × sites, from pairs (scope, sum of the group's weighted sites or the sites themselves)."""
+        """q = prior × sites, from pairs (scope, the group's weighted sites)."""
 
     @abstractmethod
-    def local(self, q: Q, scope: Any, index: jax.Array) -> jax.Array:
+    def marginals(self, prior: Any, q: Q, scope: Any, index: jax.Array) -> jax.Array:
         """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row a site."""
 
+    def window_sizes(self, size: int) -> tuple[int, ...]:
+        """Sites a window of a pass over `size` sites holds, then the windows inside it; empty where q is its own."""
+        return ()
+
+    def begin(self, prior: Any, q: Q, scope: Any, order: Any, width: int) -> Pass:
+        """A pass over the sites `order` (a vector), to be visited in windows of `width` sites."""
+        return q
+
+    def open(self, prior: Any, passed: Pass, scope: Any, number: jax.Array, index: jax.Array) -> Window:
+        """Window `number` of a pass or of a window: what its sites `index` need, all earlier ones absorbed."""
+        return passed
+
+    def close(self, passed: Pass, number: jax.Array, window: Window) -> Pass:
+        """The pass, or the outer window, after its window `number`."""
+        return window
+
     @abstractmethod
-    def absorb(self, q: Q, scope: Any, index: jax.Array, change: jax.Array) -> Q:
-        """q times the weighted changes (one row a site) of sites `index`."""
+    def local(self, window: Window, scope: Any, place: jax.Array) -> jax.Array:
+        """`marginals` inside a window, of the sites at `place` in it."""
+
+    @abstractmethod
+    def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
+        """The window times the weighted changes (one row a site) of the sites at `place`."""
 
     @abstractmethod
     def is_proper(self, q: Q) -> jax.Array:
-        """Whether q can be normalised."""
+        """Whether q, a window or the prior can be normalised."""
 
     @abstractmethod
     def log_partition(self, q: Q) -> jax.Array:
-        """Log normaliser of q, or of the prior when given the prior."""
+        """Log normaliser of q, or of the prior when given the prior; both up to the same constant."""
 
     @abstractmethod
-    def views(self, q: Q) -> dict[str, jax.Array]:
-        """What users look at: mean, covariance, and whatever else the model calls its parameters."""
+    def views(self, prior: Any, q: Q) -> dict[str, Callable[[], jax.Array]]:
+        """What users look at, computed when asked for: mean, covariance, and what else the model calls its own."""
 
     @abstractmethod
-    def sample(self, key: jax.Array, q: Q, draws: int) -> Any:
+    def sample(self, key: jax.Array, prior: Any, q: Q, draws: int) -> Any:
         """Independent draws from q."""
 
     @abstractmethod
-    def log_density(self, q: Q, x: Any) -> jax.Array:
+    def log_density(self, prior: Any, q: Q, x: Any) -> jax.Array:
         """log q(x)."""

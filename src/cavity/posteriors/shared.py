@@ -1,6 +1,8 @@
 """q in one family; every site acts on all of it, or on one part of a product family."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,13 +24,16 @@ class Shared(Posterior):
             q = self.absorb(q, scope, jnp.arange(sites.shape[0]), sites)
         return q
 
-    def local(self, q: jax.Array, scope: Any, index: jax.Array) -> jax.Array:
-        part = q if scope is None else q[scope[0] : scope[1]]
-        return jnp.broadcast_to(part, (*index.shape, *part.shape))
+    def marginals(self, prior: Any, q: jax.Array, scope: Any, index: jax.Array) -> jax.Array:
+        return self.local(q, scope, index)
 
-    def absorb(self, q: jax.Array, scope: Any, index: jax.Array, change: jax.Array) -> jax.Array:
+    def local(self, window: jax.Array, scope: Any, place: jax.Array) -> jax.Array:
+        part = window if scope is None else window[scope[0] : scope[1]]
+        return jnp.broadcast_to(part, (*place.shape, *part.shape))
+
+    def absorb(self, window: jax.Array, scope: Any, place: jax.Array, change: jax.Array) -> jax.Array:
         total = jnp.sum(change, axis=0)
-        return q + total if scope is None else q.at[scope[0] : scope[1]].add(total)
+        return window + total if scope is None else window.at[scope[0] : scope[1]].add(total)
 
     def is_proper(self, q: jax.Array) -> jax.Array:
         return self.family.is_proper(q)
@@ -36,11 +41,12 @@ class Shared(Posterior):
     def log_partition(self, q: jax.Array) -> jax.Array:
         return self.family.log_partition(q)
 
-    def views(self, q: jax.Array) -> dict[str, jax.Array]:
-        return {"mean": self.family.mean(q), "covariance": self.family.covariance(q), **self.family.views(q)}
+    def views(self, prior: Any, q: jax.Array) -> dict[str, Callable[[], jax.Array]]:
+        own = {name: partial(lambda value: value, value) for name, value in self.family.views(q).items()}
+        return {"mean": lambda: self.family.mean(q), "covariance": lambda: self.family.covariance(q), **own}
 
-    def sample(self, key: jax.Array, q: jax.Array, draws: int) -> jax.Array:
+    def sample(self, key: jax.Array, prior: Any, q: jax.Array, draws: int) -> jax.Array:
         return self.family.sample(key, q, (draws,))
 
-    def log_density(self, q: jax.Array, x: Any) -> jax.Array:
+    def log_density(self, prior: Any, q: jax.Array, x: Any) -> jax.Array:
         return self.family.log_density(q, x)

@@ -1,0 +1,21 @@
+"""scikit-learn estimators on latent Gaussian models: the first room a user enters."""
+
+from cavity.estimators.bayes_point_machine import BayesPointMachine
+from cavity.estimators.gp_classifier import GPClassifier
+from cavity.estimators.gp_ordinal import GPOrdinal
+from cavity.estimators.gp_regressor import GPRegressor
+from cavity.estimators.saving import load
+from cavity.estimators.selection import Selection, compare, select_features
+from cavity.estimators.sklearn_kernels import as_kernel
+
+__all__ = [
+    "BayesPointMachine",
+    "GPClassifier",
+    "GPOrdinal",
+    "GPRegressor",
+    "Selection",
+    "as_kernel",
+    "compare",
+    "load",
+    "select_features",
+]

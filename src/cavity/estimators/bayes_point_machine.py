@@ -1,0 +1,241 @@
+"""The Bayes Point Machine: a linear classifier averaged over all weights that explain the labels (thesis 5.1–5.3)."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cavity.estimators.choices import binary_likelihood, plain
+from cavity.estimators.one_versus_rest import OneVersusRest
+from cavity.estimators.streaming import Seen
+from cavity.estimators.weights import class_weights, sample_weights
+from cavity.factors import Step
+from cavity.inference.methods import ADF
+from cavity.kernels import Linear
+from cavity.models.machines import KernelMachine, absorb_rows, fit_kernel_machine, fit_linear_machine, refine
+from cavity.models.merging import Merged, merge
+from cavity.numerics import checks
+
+#: numbers a table of features may hold, 2 GiB of them.
+MOST_NUMBERS = 2**28
+
+
+class BayesPointMachine(OneVersusRest):
+    """label = sign(wᵀφ(x)) with w ~ N(0, prior_variance I), each label wrong with probability ε.
+
+    q(w) is a Gaussian; its mean is the Bayes point. With more features than rows the same posterior is computed over
+    the latents of the rows instead of the weights. The length of a feature vector φ(x) does not matter to the step.
+
+    Args:
+        label_noise: ε in [0, ½); "auto" learns it from the evidence. With 0 the classes must be separable by weights,
+            else there is no posterior and `fit` says so.
+        bias: whether φ(x) ends with a constant 1.
+        likelihood: "step", "probit", "logistic", or a factor, which brings its own label noise.
+        prior_variance: of every weight. "auto" learns it; the step does not see it.
+        degree: φ(x) holds all monomials of x up to this degree.
+        method: `cavity.EP(...)` or another method; None is the library's default.
+        class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
+        random_state: seed of `sample_posterior` where that is given none.
+        n_jobs: how many classes to fit at a time, in threads.
+
+    Attributes:
+        coef_: (1 or classes, features), posterior mean of the weights.
+        intercept_: (1 or classes,), that of the bias; 0 without one.
+        classes_: the labels, sorted.
+        log_evidence_: log p(labels | inputs), the sum over the machines.
+        loo_log_predictive_: for every row of the training data log p(its label | the other rows).
+        status_: how the fit ended, the worst of the machines' statuses; `status_.sentence` says it in words.
+        label_noise_: ε as given or learned; one a class for more than two.
+        n_sweeps_: sweeps of the last run of EP, the most over the machines.
+        machines_: the fitted binary machines.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where X had any.
+    """
+
+    def __init__(
+        self,
+        label_noise: Any = 0.1,
+        bias: bool = True,
+        likelihood: Any = "step",
+        prior_variance: Any = 1.0,
+        degree: int = 1,
+        method: Any = None,
+        class_weight: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ):
+        self.label_noise = label_noise
+        self.bias = bias
+        self.likelihood = likelihood
+        self.prior_variance = prior_variance
+        self.degree = degree
+        self.method = method
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _input_checks(self) -> dict[str, Any]:
+        return {"dtype": np.float64, "accept_sparse": "csr"}
+
+    def _features(self, X: Any) -> np.ndarray:
+        """φ(x) of every row, as a dense table."""
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int | np.integer) or self.degree < 1:
+            raise ValueError(f"degree must be a whole number from 1; found {self.degree!r}.")
+        expansion = PolynomialFeatures(self.degree, include_bias=False).fit(np.zeros((1, X.shape[1])))
+        columns = expansion.n_output_features_ + bool(self.bias)
+        if X.shape[0] * columns > MOST_NUMBERS:
+            raise ValueError(
+                f"X has {X.shape[0]} rows, which with {columns} features each are a table of more than "
+                f"{MOST_NUMBERS} numbers; hand the rows to partial_fit in parts, or use fewer features."
+            )
+        rows: Any = X.toarray() if sparse.issparse(X) else X
+        with np.errstate(over="ignore"):
+            rows = rows if self.degree == 1 else expansion.transform(rows)
+        if not np.isfinite(rows).all():
+            raise ValueError(f"X is too large for degree={self.degree}: a monomial overflows.")
+        return np.column_stack([rows, np.ones(len(rows))]) if self.bias else rows
+
+    def _parts(self) -> tuple[Any, tuple[str, ...], float]:
+        """(likelihood, names of what is learned, prior variance)."""
+        factor, free = binary_likelihood(self.likelihood, self.label_noise)
+        if not isinstance(self.prior_variance, str):
+            return factor, free, checks.positive("prior_variance", self.prior_variance)
+        checks.choice("prior_variance", self.prior_variance, ("auto",))
+        if isinstance(factor, Step):
+            raise ValueError('prior_variance="auto" has no meaning for the step likelihood, which does not see it.')
+        return factor, (*free, "prior_variance"), 1.0
+
+    def _fit_machine(self, merged: Merged, seed: int) -> Any:
+        factor, free, variance = self._parts()
+        known = {"copies": merged.copies, "exponents": merged.exponents, "method": self.method, "seed": seed}
+        if merged.X.shape[1] <= len(merged.X):
+            learned = {"optimize": bool(free), "free": free}
+            return fit_linear_machine(merged.X, merged.y, factor=factor, prior_variance=variance, **known, **learned)
+        kernel = Linear(variance) if "prior_variance" in free else Linear(variance).fix()
+        free = tuple(name for name in free if name != "prior_variance")
+        return fit_kernel_machine(merged.X, merged.y, kernel=kernel, factor=factor, free=free, **known)
+
+    def _summarise(self, machines: Sequence[Any]) -> None:
+        super()._summarise(machines)
+        weights = np.stack([mean_weights(machine) for machine in machines])
+        bias = int(bool(self.bias))
+        self.coef_ = weights[:, : weights.shape[1] - bias]
+        self.intercept_ = weights[:, -1] if bias else np.zeros(len(weights))
+
+    def _remember(self, sets: list[Merged]) -> None:
+        pairs = zip(sets, self.machines_, strict=True)
+        self._seen = [Seen.none().with_sites(merged, machine.sites) for merged, machine in pairs]
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "BayesPointMachine":
+        """One pass over new rows from the present posterior: assumed-density filtering. Rows are not kept.
+
+        The first call starts from the prior. `loo_log_predictive_` is not defined for a stream; `refine` makes it.
+
+        Args:
+            X: (n, d) inputs.
+            y: (n,) labels.
+            classes: all labels that will ever come; needed in the first call.
+            sample_weight: (n,), how often each row counts.
+        """
+        first = not hasattr(self, "machines_")
+        if first and classes is None:
+            raise ValueError("classes must name all labels in the first call of partial_fit.")
+        X, y = validate_data(self, X, y, reset=first, **self._input_checks())
+        check_classification_targets(y)
+        if classes is not None:
+            self._check_classes(np.unique(np.asarray(classes)), first)
+        sets, _, _ = self._sets(X, y, sample_weight)
+        factor, free, variance = self._parts()
+        if first and free:
+            raise ValueError(f"partial_fit cannot learn {free[0]} from a stream; give it as a number.")
+        if not first:
+            self._check_linear("partial_fit")
+
+        def absorb(number: int) -> Any:
+            known = {"copies": sets[number].copies, "exponents": sets[number].exponents, "method": ADF()}
+            rows = sets[number].X, sets[number].y
+            if first:
+                return fit_linear_machine(*rows, factor=factor, prior_variance=variance, **known)
+            return absorb_rows(without_exponents(self.machines_[number]), *rows, **known)
+
+        machines = self._fit_machines(absorb, len(sets))
+        seen = [Seen.none() for _ in sets] if first else getattr(self, "_seen", None)
+        if seen is not None:
+            self._seen = [old.with_sites(new, m.sites) for old, new, m in zip(seen, sets, machines, strict=True)]
+        self._summarise(machines)
+        self._warn(self._names())
+        self.__dict__.pop("loo_log_predictive_", None)
+        return self
+
+    def refine(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesPointMachine":
+        """EP on all rows seen so far, in any order, started from what was found out about them.
+
+        Args:
+            X: (n, d), the inputs of `fit` or of all calls of `partial_fit`.
+            y: (n,), their labels.
+            sample_weight: (n,), their weights.
+        """
+        check_is_fitted(self)
+        self._check_linear("refine")
+        if not hasattr(self, "_seen"):
+            raise ValueError("refine needs what each row said, which is not kept in files: fit again.")
+        X, y = validate_data(self, X, y, reset=False, **self._input_checks())
+        sets, rows, codes = self._sets(X, y, sample_weight)
+
+        def improve(number: int) -> Any:
+            merged, machine = sets[number], without_exponents(self.machines_[number])
+            account = dataclasses.replace(machine.account, sites=self._seen[number].sites_of(merged))
+            known = {"copies": merged.copies, "exponents": merged.exponents, "method": self.method}
+            return refine(dataclasses.replace(machine, account=account), merged.X, merged.y, **known)
+
+        self._finish(self._fit_machines(improve, len(sets)), sets, rows, codes)
+        return self
+
+    def _check_linear(self, what: str) -> None:
+        """Streams need the form with weights."""
+        if any(isinstance(machine, KernelMachine) for machine in self.machines_):
+            raise ValueError(f"{what} cannot go on from a fit to fewer rows than features; begin with partial_fit.")
+
+    def _check_classes(self, classes: np.ndarray, first: bool) -> None:
+        """The classes of a stream, set in the first call, the same later."""
+        if len(classes) < 2:
+            raise ValueError(f"classes must hold at least two labels; found {classes.tolist()}.")
+        if not first and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"classes must stay as in the first call, {self.classes_.tolist()}; found {classes.tolist()}."
+            )
+        self.classes_ = classes
+
+    def _sets(self, X: Any, y: np.ndarray, sample_weight: Any) -> tuple[list[Merged], np.ndarray, np.ndarray]:
+        """(sites of every machine, feature vectors, codes) of rows whose classes are known already."""
+        weights = sample_weights(sample_weight, X)
+        codes = self._codes(y)
+        if (codes < 0).any():
+            found = y[codes < 0].tolist()[0]
+            raise ValueError(f"y holds the class {found!r}, which is not one of {self.classes_.tolist()}.")
+        weights = weights * class_weights(self.class_weight, y, weights)
+        rows = self._features(X)
+        return [merge(rows, labels, weights) for labels in self._binary_labels(codes)], rows, codes
+
+
+def without_exponents(machine: Any) -> Any:
+    """A machine whose likelihood knows nothing of the weights of earlier rows."""
+    return dataclasses.replace(machine, factor=plain(machine.factor))
+
+
+def mean_weights(machine: Any) -> np.ndarray:
+    """Posterior mean of the weights; from the kernel form it is prior_variance · Xᵀα."""
+    if isinstance(machine, KernelMachine):
+        return machine.kernel.variance * (machine.X.T @ machine.alpha)
+    return np.asarray(machine.mean)

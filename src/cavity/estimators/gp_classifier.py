@@ -1,0 +1,85 @@
+"""Gaussian process classification by expectation propagation, robust to wrong labels."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cavity.estimators.choices import as_given, binary_likelihood, fixed, suitable_kernel
+from cavity.estimators.one_versus_rest import OneVersusRest
+from cavity.factors import Step
+from cavity.models.machines import fit_kernel_machine
+from cavity.models.merging import Merged
+
+
+class GPClassifier(OneVersusRest):
+    """A Gaussian process behind each label: P(label | f) = ε + (1 − 2ε) t(label · f)  (thesis 5.4).
+
+    With two classes there is one process; with more, one for each class against the rest.
+
+    Args:
+        kernel: a kernel of `cavity.kernels` or of scikit-learn, or "rbf", "matern", "linear", "poly". None: the
+            Gaussian kernel, its length scale started at the median distance of two rows.
+        likelihood: t: "step", "probit", "logistic", or a factor, which brings its own label noise.
+        label_noise: ε in [0, ½), the share of labels taken to be wrong; "auto" learns it from the evidence.
+        method: `cavity.EP(...)` or another method; None is the library's default.
+        optimize: whether the kernel's free parameters are set where the evidence is largest.
+        restarts: how many more searches to start, at random places within the kernel's bounds.
+        class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
+        random_state: seed of restarts, and of `sample_posterior` where that is given none.
+        n_jobs: how many classes to fit at a time, in threads.
+
+    Attributes:
+        classes_: the labels, sorted.
+        log_evidence_: log p(labels | inputs, kernel), the sum over the machines.
+        loo_log_predictive_: for every row of the training data log p(its label | the other rows).
+        status_: how the fit ended, the worst of the machines' statuses; `status_.sentence` says it in words.
+        kernel_: the kernel with the values learned; a list of them for more than two classes.
+        label_noise_: ε as given or learned; one a class for more than two.
+        n_sweeps_: sweeps of the last run of EP, the most over the machines.
+        machines_: the fitted binary machines.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where X had any.
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        likelihood: Any = "step",
+        label_noise: Any = 0.1,
+        method: Any = None,
+        optimize: bool = True,
+        restarts: int = 0,
+        class_weight: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ):
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.label_noise = label_noise
+        self.method = method
+        self.optimize = optimize
+        self.restarts = restarts
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _fit_machine(self, merged: Merged, seed: int) -> Any:
+        factor, free = binary_likelihood(self.likelihood, self.label_noise)
+        kernel = suitable_kernel(self.kernel, merged.X, amplitude=not isinstance(factor, Step))
+        return fit_kernel_machine(
+            merged.X,
+            merged.y,
+            kernel=kernel if self.optimize or not free else fixed(kernel),
+            factor=factor,
+            copies=merged.copies,
+            exponents=merged.exponents,
+            method=self.method,
+            optimize=bool(self.optimize or free),
+            free=free,
+            restarts=self.restarts,
+            seed=seed,
+        )
+
+    def _summarise(self, machines: Sequence[Any]) -> None:
+        super()._summarise(machines)
+        kernels = [as_given(machine.kernel) for machine in machines]
+        self.kernel_ = kernels[0] if len(kernels) == 1 else kernels

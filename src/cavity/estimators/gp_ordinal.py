@@ -1,0 +1,140 @@
+"""Gaussian process regression of ordered classes."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from cavity.estimators.base import LatentGaussianEstimator, leave_one_out
+from cavity.estimators.choices import as_given, fixed, plain, suitable_kernel
+from cavity.estimators.one_versus_rest import present_classes
+from cavity.estimators.weights import class_weights, sample_weights
+from cavity.factors import OrdinalProbit
+from cavity.models.machines import fit_kernel_machine
+from cavity.models.merging import merge
+from cavity.numerics import checks
+
+
+class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
+    """Classes with an order: the class is seen whose interval a Gaussian process plus N(0, 1) noise falls into.
+
+    Args:
+        kernel: a kernel of `cavity.kernels` or of scikit-learn, or "rbf", "matern", "linear", "poly". None: a variance
+            times the Gaussian kernel, its length scale started at the median distance of two rows.
+        thresholds: the bounds between the classes, increasing, one less than classes; None learns them.
+        order: the labels from the lowest to the highest; None: sorted.
+        method: `cavity.EP(...)` or another method; None is the library's default.
+        optimize: whether the kernel's free parameters are set where the evidence is largest.
+        restarts: how many more searches to start, at random places within the kernel's bounds.
+        class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
+        random_state: seed of restarts, and of `sample_posterior` where that is given none.
+
+    Attributes:
+        classes_: the labels from the lowest to the highest.
+        thresholds_: the bounds between them, as given or learned.
+        log_evidence_: log p(labels | inputs, kernel).
+        loo_log_predictive_: for every row of the training data log p(its label | the other rows).
+        status_: how the fit ended; `status_.sentence` says it in words.
+        kernel_: the kernel with the values learned.
+        n_sweeps_: sweeps of the last run of EP.
+        machines_: the fitted machine, in a list.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where X had any.
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        thresholds: Any = None,
+        order: Any = None,
+        method: Any = None,
+        optimize: bool = True,
+        restarts: int = 0,
+        class_weight: Any = None,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.thresholds = thresholds
+        self.order = order
+        self.method = method
+        self.optimize = optimize
+        self.restarts = restarts
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPOrdinal":
+        """Fit to labelled rows.
+
+        Args:
+            X: (n, d) inputs.
+            y: (n,) labels, numbers or text.
+            sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
+        """
+        X, y = validate_data(self, X, y, **self._input_checks())
+        check_classification_targets(y)
+        weights = sample_weights(sample_weight, X)
+        weights = weights * class_weights(self.class_weight, y, weights)
+        self.classes_ = self._ordered(present_classes(y, weights))
+        codes = np.argmax(y[:, None] == self.classes_, axis=1)
+        known = (y[:, None] == self.classes_).any(axis=1)
+        merged = merge(X, codes, weights)
+        factor = OrdinalProbit(self._first_thresholds(merged.y, merged.weights))
+        free = ("thresholds",) if self.thresholds is None else ()
+        kernel = suitable_kernel(self.kernel, merged.X, amplitude=True)
+        machine = fit_kernel_machine(
+            merged.X,
+            merged.y,
+            kernel=kernel if self.optimize or not free else fixed(kernel),
+            factor=factor,
+            copies=merged.copies,
+            exponents=merged.exponents,
+            method=self.method,
+            optimize=bool(self.optimize or free),
+            free=free,
+            restarts=self.restarts,
+            seed=self._seed(),
+        )
+        self._summarise([machine])
+        self._warn([""])
+        self.loo_log_predictive_ = np.where(known, leave_one_out(machine, merged, X, codes), -np.inf)
+        return self
+
+    def _ordered(self, classes: np.ndarray) -> np.ndarray:
+        """The classes as `order` has them, those without a row included."""
+        if self.order is None:
+            return classes
+        order = np.asarray(self.order)
+        missing = [label for label in classes.tolist() if label not in order.tolist()]
+        if order.ndim != 1 or missing or len(set(order.tolist())) != len(order):
+            found = f"{missing[0]!r} is missing" if missing else f"found {order.tolist()}"
+            raise ValueError(f"order must name every class of y once, from the lowest; {found}.")
+        return order
+
+    def _first_thresholds(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The thresholds given, or those that a latent of variance 1 needs for the shares of the classes."""
+        classes = len(self.classes_)
+        if self.thresholds is not None:
+            given = checks.array("thresholds", self.thresholds, (1,))
+            if len(given) != classes - 1 or not (np.diff(given) > 0).all():
+                raise ValueError(f"thresholds must be {classes - 1} increasing numbers; found {given.tolist()}.")
+            return given
+        totals = np.bincount(codes.astype(int), weights, classes) + 0.5  # a class without a row keeps an interval
+        return np.sqrt(2.0) * ndtri(np.cumsum(totals)[:-1] / totals.sum())
+
+    def _summarise(self, machines: Any) -> None:
+        super()._summarise(machines)
+        self.kernel_ = as_given(machines[0].kernel)
+        self.thresholds_ = np.asarray(plain(machines[0].factor).thresholds)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, classes) probabilities, columns in the order of `classes_`."""
+        (found,) = self._predictions(X)
+        return found["probabilities"] / found["probabilities"].sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of every row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]

@@ -1,0 +1,161 @@
+"""Gaussian process regression with Gaussian, Student-t or Poisson observations."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from cavity.estimators.base import LatentGaussianEstimator, leave_one_out
+from cavity.estimators.choices import as_given, fixed, plain, suitable_kernel
+from cavity.estimators.weights import sample_weights
+from cavity.factors import Factor, Gaussian, Poisson, StudentT
+from cavity.models.machines import fit_kernel_machine
+from cavity.models.merging import merge
+from cavity.numerics import checks
+
+LIKELIHOODS = ("gaussian", "student_t", "poisson")
+#: where a search for the noise starts, in standard deviations of y.
+FIRST_NOISE = 0.3
+
+
+class GPRegressor(RegressorMixin, LatentGaussianEstimator):
+    """y = f(x) + noise with f a Gaussian process; for counts y ~ Poisson(e^f(x)).
+
+    Args:
+        kernel: a kernel of `cavity.kernels` or of scikit-learn, or "rbf", "matern", "linear", "poly". None: a variance
+            times the Gaussian kernel, its length scale started at the median distance of two rows.
+        likelihood: "gaussian"; "student_t", which lets single observations be far off; "poisson" for counts.
+        noise: standard deviation of Gaussian noise, or scale of Student's t, in the units of y; "auto" learns it.
+        df: degrees of freedom of Student's t; "auto" learns them.
+        normalize_y: whether mean and scale of y are taken out before the process sees it, so that a kernel of
+            variance 1 suits. Not for counts, whose constant level is a part of the kernel made for None.
+        method: `cavity.EP(...)` or another method; None is the library's default.
+        optimize: whether the kernel's free parameters are set where the evidence is largest.
+        restarts: how many more searches to start, at random places within the kernel's bounds.
+        random_state: seed of restarts, and of `sample_posterior` where that is given none.
+
+    Attributes:
+        log_evidence_: log p(y | inputs), in the units of y.
+        loo_log_predictive_: for every row of the training data log p(its y | the other rows).
+        status_: how the fit ended; `status_.sentence` says it in words.
+        kernel_: the kernel with the values learned.
+        noise_: noise in the units of y, as given or learned; None for counts.
+        n_sweeps_: sweeps of the last run of EP.
+        machines_: the fitted machine, in a list.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where X had any.
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        likelihood: str = "gaussian",
+        noise: Any = "auto",
+        df: Any = 4.0,
+        normalize_y: bool = True,
+        method: Any = None,
+        optimize: bool = True,
+        restarts: int = 0,
+        random_state: Any = None,
+    ):
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.noise = noise
+        self.df = df
+        self.normalize_y = normalize_y
+        self.method = method
+        self.optimize = optimize
+        self.restarts = restarts
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
+        """Fit to rows with their observations.
+
+        Args:
+            X: (n, d) inputs.
+            y: (n,) numbers; whole numbers from 0 for counts.
+            sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
+        """
+        X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks())
+        merged = merge(X, np.asarray(y, np.float64), sample_weights(sample_weight, X))
+        self._offset, self._scale = self._location(merged.y, merged.weights)
+        factor, free = self._likelihood(merged.y)
+        merged = merged._replace(y=(merged.y - self._offset) / self._scale)
+        level = np.log(max(np.average(merged.y, weights=merged.weights), 1e-3)) if isinstance(factor, Poisson) else 0.0
+        bias = 1.0 + level**2 if isinstance(factor, Poisson) else 0.0
+        kernel = suitable_kernel(self.kernel, merged.X, amplitude=True, bias=bias)
+        machine = fit_kernel_machine(
+            merged.X,
+            merged.y,
+            kernel=kernel if self.optimize or not free else fixed(kernel),
+            factor=factor,
+            copies=merged.copies,
+            exponents=merged.exponents,
+            method=self.method,
+            optimize=bool(self.optimize or free),
+            free=free,
+            restarts=self.restarts,
+            seed=self._seed(),
+        )
+        self._total_weight = float(merged.weights.sum())
+        self._summarise([machine])
+        self._warn([""])
+        scaled = (np.asarray(y, np.float64) - self._offset) / self._scale
+        self.loo_log_predictive_ = leave_one_out(machine, merged, X, scaled) - np.log(self._scale)
+        return self
+
+    def _location(self, y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+        """Mean and standard deviation that are taken out of y."""
+        if checks.choice("likelihood", self.likelihood, LIKELIHOODS) == "poisson" or not self.normalize_y:
+            return 0.0, 1.0
+        mean = float(np.average(y, weights=weights))
+        spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
+        # Equal numbers differ from their mean by rounding alone.
+        return mean, spread if spread > 1e-12 * abs(mean) else 1.0
+
+    def _likelihood(self, y: np.ndarray) -> tuple[Factor, tuple[str, ...]]:
+        """(factor in scaled units, its parameters that are to be learned)."""
+        if self.likelihood == "poisson":
+            wrong = (y < 0) | (y != np.round(y))
+            if wrong.any():
+                raise ValueError(f"y must hold counts 0, 1, 2, … for a Poisson; found {y[wrong][0]}.")
+            return Poisson(), ()
+        learned = isinstance(self.noise, str)
+        if learned:
+            checks.choice("noise", self.noise, ("auto",))
+        noise = FIRST_NOISE if learned else checks.positive("noise", self.noise) / self._scale
+        if self.likelihood == "gaussian":
+            return Gaussian(noise**2), ("variance",) if learned else ()
+        free = ("scale",) if learned else ()
+        if isinstance(self.df, str):
+            checks.choice("df", self.df, ("auto",))
+            return StudentT(noise, 4.0), (*free, "df")
+        return StudentT(noise, checks.positive("df", self.df)), free
+
+    def _summarise(self, machines: Any) -> None:
+        super()._summarise(machines)
+        (machine,) = machines
+        factor = plain(machine.factor)
+        self.kernel_ = as_given(machine.kernel)
+        self.log_evidence_ = machine.log_evidence - self._total_weight * float(np.log(self._scale))
+        self.noise_ = None
+        if isinstance(factor, Gaussian):
+            self.noise_ = float(np.sqrt(factor.variance)) * self._scale
+        elif isinstance(factor, StudentT):
+            self.noise_ = float(factor.scale) * self._scale
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean of a new observation at every row of X; for counts the expected count.
+
+        Args:
+            X: inputs, one a row.
+            return_std: whether to give its standard deviation too, noise included.
+        """
+        (found,) = self._predictions(X)
+        mean = found["mean"] * self._scale + self._offset
+        return (mean, np.sqrt(found["variance"]) * self._scale) if return_std else mean
+
+    def sample_posterior(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draws of the function without noise at the rows of X, (rows, n_samples); for counts of the log rate."""
+        return super().sample_posterior(X, n_samples, random_state) * self._scale + self._offset

@@ -1,0 +1,128 @@
+"""Choosing a model by its evidence (thesis 5.7): which of several, and which features.
+
+The evidence is p(labels | inputs, model). Two models of the same labels are compared by it without a test set; a
+difference of 3 nats is odds of 20 to 1.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
+
+from cavity.numerics import checks
+
+
+class Selection(NamedTuple):
+    """Features found one after another.
+
+    features: their column numbers in the order they were taken. names: their names where X had any, else the numbers.
+    log_evidence: of the model with these features. table: a row for every model tried. estimator: fitted on these
+    columns.
+    """
+
+    features: tuple[int, ...]
+    names: tuple[Any, ...]
+    log_evidence: float
+    table: list[dict[str, Any]]
+    estimator: Any
+
+
+def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit_params: Any) -> list[dict[str, Any]]:
+    """Fit every estimator to the same data and table their log evidences, the largest first.
+
+    Args:
+        estimators: by name; without names they are called by what they print as. They are cloned, not changed.
+        X: inputs.
+        y: labels, counts or measurements.
+        **fit_params: what else `fit` takes, such as sample_weight.
+
+    Returns:
+        Rows with name, log_evidence, probability (of the model, all being equally likely beforehand), status,
+        converged, seconds and the fitted estimator.
+    """
+    named = dict(estimators) if isinstance(estimators, Mapping) else {str(one): one for one in estimators}
+    if not named:
+        raise ValueError("estimators is empty: there is nothing to compare.")
+    rows = [fitted_row(name, one, X, y, fit_params) for name, one in named.items()]
+    for row, share in zip(rows, softmax([row["log_evidence"] for row in rows]), strict=True):
+        row["probability"] = float(share)
+    return sorted(rows, key=lambda row: -row["log_evidence"])
+
+
+def select_features(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    max_features: int | None = None,
+    min_gain: float = 0.0,
+    progress: Callable[[dict[str, Any]], Any] | None = None,
+    **fit_params: Any,
+) -> Selection:
+    """Forward selection: again and again take the feature that raises the log evidence most, while one does.
+
+    The first feature is always taken. With d features about d²/2 models are fitted.
+
+    Args:
+        estimator: cloned for every fit.
+        X: inputs, an array or a data frame.
+        y: labels, counts or measurements.
+        max_features: stop at this many.
+        min_gain: what a feature must add to the log evidence, in nats.
+        progress: called with every row of the table as it is made.
+        **fit_params: what else `fit` takes, such as sample_weight.
+    """
+    names = tuple(X.columns) if hasattr(X, "columns") else None
+    table = np.asarray(check_array(X, dtype="float64"))
+    columns = table.shape[1]
+    most = columns if max_features is None else max_features
+    if isinstance(most, bool) or not isinstance(most, int | np.integer) or not 1 <= most <= columns:
+        raise ValueError(f"max_features must be a whole number from 1 to {columns}; found {max_features!r}.")
+    checks.number("min_gain", min_gain)
+    names = names or tuple(range(columns))
+    chosen: tuple[int, ...] = ()
+    best: dict[str, Any] | None = None
+    tried: list[dict[str, Any]] = []
+    while len(chosen) < most:
+        rows = []
+        for feature in sorted(set(range(columns)) - set(chosen)):
+            features = (*chosen, feature)
+            label = ", ".join(str(names[i]) for i in features)
+            rows.append({**fitted_row(label, estimator, table[:, features], y, fit_params), "features": features})
+            if progress is not None:
+                progress(rows[-1])
+        tried += rows
+        leading = max(rows, key=lambda row: row["log_evidence"])
+        if best is not None and leading["log_evidence"] - best["log_evidence"] <= min_gain:
+            break
+        chosen, best = leading["features"], leading
+    assert best is not None
+    fitted = best["estimator"]
+    for row in tried:
+        del row["estimator"]
+    return Selection(chosen, tuple(names[i] for i in chosen), float(best["log_evidence"]), tried, fitted)
+
+
+def fitted_row(name: str, estimator: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> dict[str, Any]:
+    """One estimator fitted. What its warning would say is in the row."""
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted: Any = clone(estimator)
+        fitted.fit(X, y, **fit_params)
+    if not hasattr(fitted, "log_evidence_"):
+        raise TypeError(f"estimators must have a log_evidence_ once fitted; {type(fitted).__name__} has none.")
+    return {
+        "name": name,
+        "log_evidence": float(fitted.log_evidence_),
+        "status": fitted.status_,
+        "converged": all(machine.converged for machine in fitted.machines_),
+        "seconds": time.perf_counter() - began,
+        "estimator": fitted,
+    }

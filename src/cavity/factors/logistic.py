@@ -1,0 +1,96 @@
+"""The logistic likelihood t(f) = ε + (1 − 2ε) σ(y f), σ(x) = 1/(1 + e^−x), y = ±1."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.nn import log_sigmoid, sigmoid
+
+from cavity.factors.base import Factor, factor
+from cavity.factors.label_noise import (
+    as_tilted,
+    binary_prediction,
+    check_binary,
+    is_one,
+    noise_levels,
+    noisy_log,
+    noisy_slopes,
+)
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import Gaussian
+from cavity.numerics.follow import Slopes, falling_root, follow
+from cavity.numerics.mixture_tails import mirrored, mixed
+from cavity.numerics.precision import float64
+
+# σ has its poles at ±iπ.
+_SCALE = 1.5
+
+
+@factor
+class Logistic(Factor):
+    """ε + (1 − 2ε) σ(y f) for a label y in {−1, +1}, the data of a site. label_noise: ε in [0, ½).
+
+    Integrated by the fixed rule of `numerics.follow`. The places that matter are the mode of σ(f)^p N(f; m, v), at
+    p σ(−f) = (f − m)/v; the mode of its slope, at p − (p + 1) σ(f) = (f − m)/v, where the little that a right label has
+    to say comes from; and 0.
+    """
+
+    label_noise: Any = 0.0
+
+    closed_forms = ("Gaussian sites, any power (by a fixed rule)",)
+
+    def check(self, data: Any) -> None:
+        super().check(data)
+        check_binary("Logistic", self.label_noise, data)
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        return noisy_log(log_sigmoid(data * x), self.label_noise)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        mean = data * mean
+        centres, scales = places(mean, variance, power)
+        if is_one(power):
+            tilt = mixed(follow(slopes, 1, mean, variance, centres, scales), variance, noise_levels(self.label_noise))
+        else:
+            # The power of a noisy likelihood is no mixture. Its floor leaves mass at the cavity's own mean, and meets
+            # the rise at σ(f) = ε / (1 − 2ε).
+            noise = jnp.maximum(self.label_noise, 1e-30)
+            corner = jnp.log(noise) - jnp.log1p(-2 * noise)
+            centres = jnp.append(centres, jnp.stack([mean, corner]))
+            scales = jnp.append(scales, jnp.stack([jnp.sqrt(variance), jnp.full_like(mean, _SCALE)]))
+            tilt = follow(noisy_slopes(slopes, self.label_noise), power, mean, variance, centres, scales)
+        return as_tilted(mirrored(tilt, data))
+
+    @float64
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Probability of +1 and logarithms of both for a latent N(mean, variance), clean and with label noise."""
+        mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
+
+        def log_probability(m: jax.Array, v: jax.Array) -> jax.Array:
+            return follow(slopes, 1, m, v, *places(m, v, 1)).log_z
+
+        sides = jnp.stack([-mean, mean], axis=-1)
+        spread = jnp.broadcast_to(jnp.maximum(variance, jnp.finfo(float).tiny)[..., None], sides.shape)
+        log_probabilities = jax.vmap(log_probability)(sides.ravel(), spread.ravel()).reshape(sides.shape)
+        return binary_prediction(log_probabilities, self.label_noise)
+
+
+def slopes(f: jax.Array) -> Slopes:
+    """log σ and its derivatives σ(−f), −σ(f) σ(−f), from one exponential."""
+    small = jnp.exp(-jnp.abs(f))
+    large = 1 / (1 + small)
+    value = jnp.minimum(f, 0.0) - jnp.log1p(small)
+    return Slopes(value, jnp.where(f > 0, small, 1.0) * large, -small * large * large)
+
+
+def places(mean: jax.Array, variance: jax.Array, power: Any) -> tuple[jax.Array, jax.Array]:
+    """The two modes and 0, with the scales of the integrand there."""
+    # Which of the two slopes, p − p σ or p − (p + 1) σ.
+    more = jnp.array([0.0, 1.0])
+    low, high = mean - more * variance, (mean + power * variance) * jnp.ones(2)
+    modes = falling_root(lambda f: power - (power + more) * sigmoid(f) - (f - mean) / variance, low, high)
+    width = 1 / jnp.sqrt(1 / variance + power * sigmoid(modes) * sigmoid(-modes))
+    return jnp.append(modes, 0.0), jnp.append(jnp.minimum(width, _SCALE), _SCALE)

@@ -1,0 +1,139 @@
+"""The ordinal probit likelihood: a class is seen when the latent plus Gaussian noise falls between two thresholds."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor, factor
+from cavity.factors.label_noise import as_tilted, is_one
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import Gaussian
+from cavity.numerics import checks
+from cavity.numerics.follow import Slopes, falling_root, follow
+from cavity.numerics.interval import HUGE, interval
+from cavity.numerics.precision import float64, is_traced
+
+
+@factor
+class OrdinalProbit(Factor):
+    """P(class k | f) = Φ((b_{k+1} − f)/s) − Φ((b_k − f)/s), with b_0 = −∞, b_K = ∞ and the K − 1 thresholds between.
+
+    thresholds: increasing. scale: s. The data of a site are its class, 0 to K − 1.
+
+    Against a cavity N(m, v) the noisy latent is N(m, S²), S² = v + s², restricted to the interval. With mean μ and
+    variance V of that restriction in units of S (`numerics.interval`):
+
+        d1 = μ / S,    d2 = −(1 − V) / S²,    tilted variance / v = (s² + v V) / S²,
+
+    and for any anchor c, with m + S μ = c + S δ, the site's nu times that ratio is
+
+        (1 − V) c / S² + [V μ + (1 − V) δ] / S.
+
+    The nearer threshold is the anchor where m lies outside the interval, m itself where it lies inside; then nothing
+    cancels in the bracket. Powers other than 1 are integrated by the fixed rule of `numerics.follow`.
+    """
+
+    thresholds: Any
+    scale: Any = 1.0
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
+
+    def check(self, data: Any) -> None:
+        super().check(data)
+        checks.positive("scale", self.scale)
+        thresholds = checks.array("thresholds", self.thresholds, (1,))
+        if not is_traced(thresholds) and not np.all(np.diff(thresholds) > 0):
+            raise ValueError(f"thresholds must increase; found {np.asarray(thresholds).tolist()}.")
+        if is_traced(data):
+            return
+        classes, last = np.asarray(data, float), len(thresholds)
+        wrong = (classes < 0) | (classes > last) | (classes != np.round(classes))
+        if wrong.any():
+            found = classes[wrong].ravel()[0]
+            raise ValueError(f"data of OrdinalProbit must be classes 0 to {last}; found {found:g}.")
+
+    def bounds(self, data: Any) -> tuple[jax.Array, jax.Array]:
+        """Lower and upper threshold of a class; the outermost are far away instead of infinite."""
+        inner = jnp.asarray(self.thresholds, float)
+        edges = jnp.concatenate([jnp.array([-HUGE]), inner, jnp.array([HUGE])])
+        index = jnp.asarray(data).astype(int)
+        return edges[index], edges[index + 1]
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        lower, upper = self.bounds(data)
+        width = (upper - lower) / self.scale
+        return interval((lower - x) / self.scale, (upper - x) / self.scale, width=width).log_z
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        lower, upper = self.bounds(data)
+        if not is_one(power):
+            centres, scales = self.places(mean, variance, lower, upper, power)
+            return as_tilted(follow(self.slopes(lower, upper), power, mean, variance, centres, scales))
+        total = variance + self.scale**2
+        scale = jnp.sqrt(total)
+        a, b = (lower - mean) / scale, (upper - mean) / scale
+        t = interval(a, b, width=(upper - lower) / scale)
+        lost = t.precision_gain * t.variance  # 1 − V
+        ratio = (self.scale**2 + variance * t.variance) / total
+        anchor = jnp.where(a >= 0, lower, jnp.where(b <= 0, upper, mean))
+        shift = jnp.where(a >= 0, t.above_lower, jnp.where(b <= 0, -t.below_upper, t.mean))
+        nu = (lost * anchor / total + (t.variance * t.mean + lost * shift) / scale) / ratio
+        stats = jnp.stack([t.mean / scale, -lost / total], axis=-1)
+        return Tilted(t.log_z, stats, jnp.stack([nu, lost / total / ratio], axis=-1))
+
+    @float64
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Probabilities of the K classes, on a last axis, and their logarithms, for a latent N(mean, variance)."""
+        mean, variance = jnp.asarray(mean, float)[..., None], jnp.asarray(variance, float)[..., None]
+        lower, upper = self.bounds(np.arange(np.shape(self.thresholds)[0] + 1))
+        scale = jnp.sqrt(variance + jnp.asarray(self.scale, float) ** 2)
+        width = (upper - lower) / scale
+        log_probabilities = interval((lower - mean) / scale, (upper - mean) / scale, width=width).log_z
+        return {"probabilities": jnp.exp(log_probabilities), "log_probabilities": log_probabilities}
+
+    def slopes(self, lower: jax.Array, upper: jax.Array) -> Any:
+        """log P(class | f) and its derivatives μ/s and −(1 − V)/s², as for a cavity of no variance."""
+
+        def at(f: jax.Array) -> Slopes:
+            width = (upper - lower) / self.scale
+            t = interval((lower - f) / self.scale, (upper - f) / self.scale, width=width)
+            return Slopes(t.log_z, t.mean / self.scale, -t.precision_gain * t.variance / self.scale**2)
+
+        return at
+
+    def places(
+        self, mean: jax.Array, variance: jax.Array, lower: jax.Array, upper: jax.Array, power: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        """The mode, and where each threshold meets the cavity, with the scales there.
+
+        The mode lies between m and the middle of the interval, and not beyond what a single threshold would do to it
+        (see the bounds of the hazard in `probit.places`).
+        """
+        s = self.scale
+        gain = power * variance / s**2
+
+        def pushed(distance: jax.Array) -> jax.Array:
+            """How far, in units of s, the mode can lie above a threshold that m exceeds by `distance`."""
+            moved = distance + 0.8 * gain
+            return jnp.where(moved < 0, moved / (1 + gain), moved)
+
+        def end(bound: jax.Array, sign: float) -> jax.Array:
+            distance = sign * (mean - bound) / s
+            near = bound + sign * s * pushed(jnp.minimum(distance, HUGE * 1e-50))
+            return jnp.where(distance + 0.8 * gain < 0, near, mean + sign * 0.8 * gain * s)
+
+        middle = 0.5 * (lower + upper)
+        low = jnp.maximum(jnp.minimum(mean, middle), end(upper, -1.0))
+        high = jnp.minimum(jnp.maximum(mean, middle), end(lower, 1.0))
+        likelihood = self.slopes(lower, upper)
+        mode = falling_root(lambda f: power * likelihood(f).first - (f - mean) / variance, low, high)
+        width = 1 / jnp.sqrt(1 / variance - power * likelihood(mode).second)
+        finite = jnp.stack([lower > -HUGE, upper < HUGE])
+        meets = (jnp.stack([lower, upper]) * variance + mean * s**2) / (variance + s**2)
+        narrow = jnp.minimum(jnp.minimum(width, s), upper - lower)
+        return jnp.append(mode, jnp.where(finite, meets, mode)), jnp.stack([narrow, 0.7 * s, 0.7 * s])

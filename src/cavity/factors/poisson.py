@@ -1,0 +1,90 @@
+"""The Poisson likelihood of a count whose log rate is the latent, log t(f) = y f − e^f − log y!."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor, factor
+from cavity.factors.label_noise import as_tilted
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import Gaussian
+from cavity.numerics.follow import Slopes, follow
+from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet
+from cavity.numerics.precision import float64, is_traced
+
+# e^f is cut off here: t is 0 long before, and its square must still be a number.
+_LARGEST = 300.0
+
+
+@factor
+class Poisson(Factor):
+    """Count y with rate e^f; the data of a site are its count.
+
+    Integrated by the fixed rule of `numerics.follow`. Both places that matter, the mode of t^p N(f; m, v) and that of
+    e^f t^p N(f; m, v), solve p y + k − p e^f = (f − m)/v, with k = 0 and 1: in terms of w = p v e^f this is
+    w + log w = log(p v) + m + v (p y + k), Lambert's equation.
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power (by a fixed rule)",)
+
+    def check(self, data: Any) -> None:
+        super().check(data)
+        if is_traced(data):
+            return
+        counts = np.asarray(data, float)
+        wrong = (counts < 0) | (counts != np.round(counts))
+        if wrong.any():
+            raise ValueError(f"data of Poisson must be counts 0, 1, 2, …; found {counts[wrong].ravel()[0]}.")
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        return slopes(x, jnp.asarray(data, float)).value
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        count = jnp.asarray(data, float)
+        modes = places(mean, variance, count, power)
+        width = 1 / jnp.sqrt(1 / variance + power * jnp.exp(modes))
+        scales = jnp.minimum(width, 0.7)
+
+        def change(start: jax.Array, t: jax.Array) -> jax.Array:
+            rate, near = jnp.exp(jnp.minimum(start, _LARGEST)), jnp.clip(t, -1.0, 1.0)
+            growth = jnp.where(t == near, rate * jnp.expm1(near), jnp.exp(jnp.minimum(start + t, _LARGEST)) - rate)
+            return count * t - growth
+
+        return as_tilted(follow(lambda f: slopes(f, count), power, mean, variance, modes, scales, change))
+
+    @float64
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Mean e^(m + v/2) and variance of the count for a latent N(m, v): that of the count plus that of the rate."""
+        mean, variance = jnp.asarray(mean, float), jnp.asarray(variance, float)
+        rate = jnp.exp(mean + 0.5 * variance)
+        return {"mean": rate, "variance": rate + rate**2 * jnp.expm1(variance)}
+
+
+def slopes(f: jax.Array, count: jax.Array) -> Slopes:
+    """y f − e^f − log y! and its derivatives.
+
+    With u = f − log y it is −y (e^u − 1 − u) − ½ log 2πy − ω(y), ω the remainder of Stirling's formula: terms of the
+    size of the result, where y f and log y! of a large count would nearly cancel.
+    """
+    rate = jnp.exp(jnp.minimum(f, _LARGEST))
+    positive = count > 0
+    y = jnp.where(positive, count, 1.0)
+    u = jnp.minimum(f, _LARGEST) - jnp.log(y)
+    value = -y * (jnp.expm1(u) - u) - HALF_LOG_2PI - 0.5 * jnp.log(y) - binet(y)
+    return Slopes(jnp.where(positive, value, -rate), count - rate, -rate)
+
+
+def places(mean: jax.Array, variance: jax.Array, count: jax.Array, power: Any) -> jax.Array:
+    """The two modes, by Newton's method for log w, which falls from the right onto the root of a convex function."""
+    gain = jnp.log(jnp.maximum(power, 1e-30) * variance)
+    level = gain + mean + variance * (power * count + jnp.array([0.0, 1.0]))
+    log_w = jnp.where(level < 1, level, jnp.log(jnp.maximum(level, 1.0)))
+    for _ in range(6):
+        w = jnp.exp(log_w)
+        log_w = log_w - (log_w + w - level) / (1 + w)
+    return log_w - gain

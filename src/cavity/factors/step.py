@@ -1,0 +1,51 @@
+"""The step likelihood t(f) = ε + (1 − 2ε) Θ(y f): a label that is wrong with probability ε (thesis 5.4)."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from cavity.factors.base import Factor, factor
+from cavity.factors.label_noise import as_tilted, binary_prediction, check_binary, powered_levels
+from cavity.factors.probit import threshold
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import Gaussian
+from cavity.numerics.mixture_tails import mirrored, mixed
+from cavity.numerics.normal import log_ndtr
+from cavity.numerics.precision import float64
+
+
+@factor
+class Step(Factor):
+    """1 − ε where y f > 0, ε elsewhere, for a label y in {−1, +1}, the data of a site. label_noise: ε in [0, ½).
+
+    With a cavity N(m, v) and z = y m / √v, Z = ε + (1 − 2ε) Φ(z). The power t^p has the two levels ε^p and (1 − ε)^p,
+    so the closed form holds for any power.
+    """
+
+    label_noise: Any = 0.0
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
+
+    def check(self, data: Any) -> None:
+        super().check(data)
+        check_binary("Step", self.label_noise, data)
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        noise = jnp.asarray(self.label_noise, float)
+        wrong = jnp.where(noise > 0, jnp.log(jnp.where(noise > 0, noise, 1.0)), -jnp.inf)
+        return jnp.where(data * x > 0, jnp.log1p(-noise), wrong)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        tilt = mixed(threshold(data * mean, variance, 0.0), variance, powered_levels(self.label_noise, power))
+        return as_tilted(mirrored(tilt, data))
+
+    @float64
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Probability of +1, Φ(m/√v), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
+        spread = jnp.sqrt(jnp.maximum(jnp.asarray(variance, float), jnp.finfo(float).tiny))
+        z = jnp.asarray(mean, float) / spread
+        return binary_prediction(log_ndtr(jnp.stack([-z, z], axis=-1)), self.label_noise)

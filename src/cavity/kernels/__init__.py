@@ -1,0 +1,31 @@
+"""Covariance functions: k(x, z) with positive parameters, which add and multiply.
+
+kernel = 2.0 * RBF(length_scale=[1.0, 3.0]) + Linear(0.5)
+K = kernel(X)                # (n, n)
+kernel.names                 # what theta, the vector of logarithms, holds
+kernel.pullback(X, G)        # gradient in theta
+"""
+
+from cavity.kernels.base import Kernel
+from cavity.kernels.composite import Product, Sum
+from cavity.kernels.constant import Constant, White
+from cavity.kernels.dot_product import Linear, Polynomial
+from cavity.kernels.specs import from_spec
+from cavity.kernels.stationary import RBF, Matern
+from cavity.kernels.structure import kernel, limits, static
+
+__all__ = [
+    "RBF",
+    "Constant",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Polynomial",
+    "Product",
+    "Sum",
+    "White",
+    "from_spec",
+    "kernel",
+    "limits",
+    "static",
+]

@@ -1,0 +1,157 @@
+"""Kernels of the distance between two points: the Gaussian kernel and three of Matérn's."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cavity.kernels.base import LENGTH_SCALES, Kernel
+from cavity.kernels.structure import Bounds, kernel, limits, static
+
+#: features whose differences are summed in one pass over the matrix.
+FEATURES_A_PASS = 8
+#: length scales below which Matérn's kernel with ν = ½, which has a kink at 0, takes two points for one when it is
+#: differentiated. What it neglects is at most this; a slope of 1/s would magnify rounding errors by its inverse.
+COINCIDENT = 1e-8
+
+
+@kernel
+class Stationary(Kernel):
+    """k(x, z) = profile(Σ_f (x_f − z_f)²/ℓ_f²), 1 where x = z.
+
+    Args:
+        length_scale: ℓ, one number, or one for each feature (automatic relevance determination).
+        length_scale_bounds: where a search may move ℓ, or "fixed".
+    """
+
+    length_scale: Any = 1.0
+    length_scale_bounds: Bounds = limits(default=LENGTH_SCALES)
+
+    per_feature = ("length_scale",)
+
+    def profile(self, squared: jax.Array) -> jax.Array:
+        """The kernel as a function of the squared distance in length scales."""
+        raise NotImplementedError
+
+    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+        precision = 1.0 / jnp.square(jnp.asarray(self.length_scale, float))
+        if precision.ndim == 0:
+            # ℓ enters elementwise: its gradient needs no second look at the features
+            return self.profile(precision * squared_distances(X, Z, jnp.ones(X.shape[1])))
+        return self.profile(squared_distances(X, Z, precision))
+
+    def diagonal_of(self, X: jax.Array) -> jax.Array:
+        return jnp.ones(X.shape[0])
+
+
+@kernel
+class RBF(Stationary):
+    """The Gaussian kernel exp(−½ Σ_f (x_f − z_f)²/ℓ_f²).
+
+    Args:
+        length_scale: ℓ, one number, or one for each feature (automatic relevance determination).
+        length_scale_bounds: where a search may move ℓ, or "fixed".
+    """
+
+    def profile(self, squared: jax.Array) -> jax.Array:
+        return jnp.exp(-0.5 * squared)
+
+
+@kernel
+class Matern(Stationary):
+    """Matérn's kernel with smoothness ν, in s = √(2ν) r, r² = Σ_f (x_f − z_f)²/ℓ_f².
+
+    ν = ½: exp(−s). ν = 3/2: (1 + s) exp(−s). ν = 5/2: (1 + s + s²/3) exp(−s).
+
+    Args:
+        length_scale: ℓ, one number, or one for each feature (automatic relevance determination).
+        nu: ν, one of 0.5, 1.5, 2.5.
+        length_scale_bounds: where a search may move ℓ, or "fixed".
+    """
+
+    nu: float = static(default=1.5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.nu, bool) or self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu must be 0.5, 1.5 or 2.5; found {self.nu!r}.")
+        object.__setattr__(self, "nu", float(self.nu))
+
+    def profile(self, squared: jax.Array) -> jax.Array:
+        return matern(self.nu, squared)
+
+
+@jax.custom_jvp
+def squared_distances(X: jax.Array, Z: jax.Array | None, weights: jax.Array) -> jax.Array:
+    """Σ_f w_f (x_if − z_jf)², shape (n, m), from the differences themselves; without Z, of X with itself.
+
+    Expanding the square into x² + z² − 2xz would cancel for points close together and far from 0. Differences are
+    exactly symmetric, exactly 0 for equal points and never negative.
+    Points are weighted after they are subtracted: a compiler may fuse earlier scaling into the subtraction, and then
+    equal points are a rounding error apart.
+    """
+
+    def passes(columns: jax.Array) -> jax.Array:
+        rows = jnp.pad(columns, [(0, -columns.shape[0] % FEATURES_A_PASS), (0, 0)])
+        return rows.reshape(-1, FEATURES_A_PASS, columns.shape[1])
+
+    def add(total: jax.Array, x: jax.Array, z: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
+        terms = [w[f] * jnp.square(x[f, :, None] - z[f, None, :]) for f in range(FEATURES_A_PASS)]
+        return total + sum(terms[1:], terms[0]), None
+
+    x, w = passes(X.T), passes(weights[:, None])
+    if Z is None:
+        # one array scanned, not the same one twice: XLA makes a faster loop of it
+        return jax.lax.scan(lambda total, f: add(total, f[0], f[0], f[1]), jnp.zeros((X.shape[0],) * 2), (x, w))[0]
+    return jax.lax.scan(lambda total, f: add(total, *f), jnp.zeros((X.shape[0], Z.shape[0])), (x, passes(Z.T), w))[0]
+
+
+@squared_distances.defjvp
+def squared_distances_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    """Σ_f ẇ_f (x_if − z_jf)² + 2 w_f (x_if − z_jf)(ẋ_if − ż_jf), expanded into matrix products around the mean.
+
+    A reverse pass through the differences would hold or recompute an array of n × m × features; this one needs a few
+    products with the matrix it is given. Half of the change is linear in each factor of w (x − z) · (x − z).
+    """
+    (X, Z, w), (X_dot, Z_dot, w_dot) = primals, tangents
+    centre = jnp.mean(X, axis=0)
+    A = X - centre
+    A_half = A * (0.5 * w_dot) + X_dot * w
+    own = jnp.sum(A * A_half, axis=1)
+    if Z is None:
+        cross = A @ A_half.T
+        return squared_distances(X, Z, w), 2.0 * (own[:, None] + own[None, :] - cross - cross.T)
+    B = Z - centre
+    B_half = B * (0.5 * w_dot) + Z_dot * w
+    other = jnp.sum(B * B_half, axis=1)
+    change = own[:, None] + other[None, :] - A @ B_half.T - A_half @ B.T
+    return squared_distances(X, Z, w), 2.0 * change
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def matern(nu: float, squared: jax.Array) -> jax.Array:
+    """Matérn's kernel as a function of the squared distance r²."""
+    s = root(2.0 * nu * squared)
+    polynomial = {0.5: 1.0, 1.5: 1.0 + s, 2.5: 1.0 + s + s**2 / 3.0}[nu]
+    return polynomial * jnp.exp(-s)
+
+
+@matern.defjvp
+def matern_jvp(nu: float, primals: tuple[Any], tangents: tuple[Any]) -> tuple[jax.Array, jax.Array]:
+    """∂k/∂r² = −ν exp(−s)/s, −ν exp(−s), −ν (1 + s) exp(−s)/3: the root, singular at 0, is gone from two of three.
+
+    For ν = ½ the slope is set to 0 below s = COINCIDENT.
+    """
+    (squared,), (change,) = primals, tangents
+    s = root(2.0 * nu * squared)
+    apart = s > COINCIDENT
+    factor = {0.5: jnp.where(apart, 1.0 / jnp.where(apart, s, 1.0), 0.0), 1.5: 1.0, 2.5: (1.0 + s) / 3.0}[nu]
+    slope = -nu * factor * jnp.exp(-s)  # one array for the reverse pass to keep
+    return matern(nu, squared), slope * change
+
+
+def root(squared: jax.Array) -> jax.Array:
+    """√ of a squared distance, with derivative 0 instead of ∞ where the points are equal."""
+    apart = squared > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, squared, 1.0)), 0.0)

@@ -1,0 +1,134 @@
+"""Latent Gaussian models: yᵢ depends on one latent fᵢ each, and the latents are jointly Gaussian (thesis 5.1–5.4).
+
+Either f = X w with w ~ N(0, prior_variance I), held as a Gaussian over the weights (5.3), or f ~ N(0, K) with a kernel
+matrix K, held as a Gaussian over the latents (5.4). The two agree where K = prior_variance X Xᵀ.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor
+from cavity.families.gaussian import Gaussian
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.schedule import InOrder, Parallel, Schedule
+from cavity.models.prediction import FromKernel, FromKernelMatrix, FromWeights
+from cavity.moments.base import Moments
+from cavity.moments.closed_form import ClosedForm
+from cavity.moments.quadrature import Quadrature
+from cavity.numerics import checks
+from cavity.numerics.precision import float64, is_traced
+from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior
+from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
+
+#: a kernel matrix may miss positive definiteness by this much of its largest entry, times n: rounding
+ROUNDING = 1e-12
+
+
+@float64
+def latent_gaussian(
+    y: Any,
+    likelihood: Factor,
+    *,
+    kernel_matrix: Any = None,
+    X: Any = None,
+    kernel: Any = None,
+    prior_variance: Any = 1.0,
+    multiplicity: Any = None,
+    moments: Moments | None = None,
+) -> Problem:
+    """∏ t(fᵢ; yᵢ) under f ~ N(0, kernel_matrix), f ~ N(0, kernel(X, X)), or f = X w with w ~ N(0, prior_variance).
+
+    Args:
+        y: what the likelihood takes, one entry an observation: labels −1/+1, counts, numbers, classes.
+        likelihood: one of `cavity.factors`: Step, Probit, Logistic, Gaussian, StudentT, Poisson, OrdinalProbit, or your
+            own.
+        kernel_matrix: (n, n), symmetric, positive semi-definite.
+        X: (n, d). Alone: a linear model without bias; `mean` and `covariance` are then those of the weights.
+        kernel: with X: a covariance function such as `cavity.kernels.RBF()`.
+        prior_variance: of the weights: a number, one a feature, or a covariance matrix.
+        multiplicity: how many equal observations each row stands for; one each by default.
+        moments: how tilted distributions are integrated; by default the likelihood's own way, else `Quadrature()`.
+    """
+    if not isinstance(likelihood, Factor):
+        raise TypeError(
+            f"likelihood must be a factor such as cavity.factors.Probit(); found {type(likelihood).__name__}."
+        )
+    data = jax.tree.map(observed, np.asarray(y) if isinstance(y, list) else y)
+    sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(data)}
+    if len(sizes) != 1:
+        raise ValueError(f"y must hold arrays of one length; found lengths {sorted(sizes)}.")
+    (n,) = sizes
+    if moments is None:
+        moments = ClosedForm() if likelihood.closed_forms or likelihood.log_z is not None else Quadrature()
+    group = SiteGroup(likelihood, data, Gaussian(), moments, multiplicity)
+    if kernel_matrix is not None:
+        if X is not None or kernel is not None:
+            raise ValueError("Give kernel_matrix, or X, or X and kernel; found kernel_matrix and another of them.")
+        return Problem(KernelPrior(covariance_matrix(kernel_matrix, n)), (group,), DenseGaussian(), FromKernelMatrix())
+    if X is None:
+        raise ValueError("The prior of the latents is missing: give kernel_matrix, or X, or X and kernel.")
+    rows = checks.array("X", X, (2,))
+    if rows.shape[0] != n:
+        raise ValueError(f"X must have one row an observation, {n}; found {rows.shape[0]}.")
+    if kernel is not None:
+        prior = KernelPrior(covariance_matrix(kernel(rows), n, name="kernel(X)"))
+        return Problem(prior, (group,), DenseGaussian(), FromKernel(kernel, rows))
+    precision = weight_precision(prior_variance, rows.shape[1])
+    prior = WeightPrior(jnp.asarray(rows), jnp.zeros(rows.shape[1]), precision)
+    return Problem(prior, (group,), WeightGaussian(), FromWeights(), weight_schedule(*rows.shape))
+
+
+def weight_schedule(n: int, d: int) -> Schedule:
+    """The faster of the two kinds for a linear model: parallel where every site is a small part of the whole."""
+    return Parallel() if n >= 2**62 * d else InOrder()
+
+
+def observed(leaf: Any) -> Any:
+    """One array of observations as float64."""
+    return checks.array("y", leaf, tuple(range(1, max(np.ndim(leaf), 1) + 1)))
+
+
+def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> jax.Array:
+    """A symmetric positive semi-definite matrix, up to rounding."""
+    k = checks.array(name, matrix, (2,))
+    if k.shape != (n, n):
+        raise ValueError(f"{name} must have shape ({n}, {n}), one row an observation; found {k.shape}.")
+    if is_traced(k):
+        return k
+    k = np.asarray(k)
+    scale = np.abs(k).max()
+    gap = np.abs(k - k.T).max()
+    if gap > 1e-10 * scale:
+        raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
+    if not is_positive_semidefinite(k, scale):
+        raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
+    return jnp.asarray(k)
+
+
+def is_positive_semidefinite(k: np.ndarray, scale: float) -> bool:
+    """Whether the matrix, moved by what rounding may have done to it, has a Cholesky factor."""
+    moved = k.copy()
+    moved[np.diag_indices_from(moved)] += ROUNDING * len(k) * max(scale, np.finfo(float).tiny)
+    try:
+        np.linalg.cholesky(moved)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def weight_precision(prior_variance: Any, d: int) -> jax.Array:
+    """The inverse prior covariance of the weights."""
+    if np.ndim(prior_variance) == 2:
+        given = checks.array("prior_variance", prior_variance, (2,))
+        if given.shape != (d, d):
+            raise ValueError(f"prior_variance must have shape ({d}, {d}); found {given.shape}.")
+        return jnp.linalg.inv(jnp.asarray(given))
+    given = checks.array("prior_variance", np.atleast_1d(prior_variance), (1,))
+    if given.shape not in {(1,), (d,)}:
+        raise ValueError(f"prior_variance must be a number or one a feature, {d}; found {given.shape}.")
+    if not is_traced(given) and not (np.asarray(given) > 0).all():
+        raise ValueError(f"prior_variance must be positive; found {np.asarray(given).min()}.")
+    return jnp.diag(jnp.broadcast_to(1.0 / given, (d,)))

@@ -1,0 +1,216 @@
+"""The kernel machine: a latent Gaussian model with a covariance function, fitted, ready to predict."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor
+from cavity.factors.tempered import Tempered
+from cavity.families.gaussian import Gaussian
+from cavity.inference.methods import Method
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.solution import Solution
+from cavity.models.latent_gaussian import covariance_matrix
+from cavity.models.machines.gradient import covariance_gradient, likelihood_gradient
+from cavity.models.machines.padding import bucket, padded, padded_with_zeros
+from cavity.models.machines.parameters import as_numbers, bounds, check_free, pack, unpack
+from cavity.models.machines.record import (
+    Account,
+    account,
+    account_from_state,
+    account_state,
+    factor_from_spec,
+    factor_spec,
+)
+from cavity.models.machines.search import Search, maximise, solve
+from cavity.moments.closed_form import ClosedForm
+from cavity.numerics.precision import float64
+from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, response
+
+#: rows predicted at a time
+CHUNK = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelMachine:
+    """f ~ GP(0, kernel) observed through `factor` at the rows of X. `alpha`: the latent's mean is k(x, X) alpha."""
+
+    X: np.ndarray
+    kernel: Any
+    factor: Factor
+    copies: np.ndarray
+    alpha: np.ndarray
+    account: Account
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "account":
+            raise AttributeError(name)
+        return getattr(self.account, name)
+
+    @float64
+    def latent(self, X: Any) -> tuple[Any, Any]:
+        """Mean and variance of the latent at the rows of X."""
+        alpha, matrix, signs = self._response()
+        parts = []
+        for start in range(0, len(X), CHUNK):
+            rows = np.asarray(X[start : start + CHUNK], float)
+            filled = padded(rows, bucket(len(rows)))
+            cross = columns_filled(jnp.asarray(self.kernel(filled, self.X)), alpha.size)
+            diagonal = jnp.asarray(self.kernel.diagonal(filled))
+            parts.append([np.asarray(part)[: len(rows)] for part in conditioned(cross, diagonal, alpha, matrix, signs)])
+        mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return mean, variance
+
+    @float64
+    def sample(self, X: Any, key: jax.Array, draws: int) -> Any:
+        """Draws of the latent at the rows of X, jointly."""
+        alpha, matrix, signs = self._response()
+        cross = columns_filled(jnp.asarray(self.kernel(X, self.X)), alpha.size)
+        spread = cross @ matrix
+        covariance = jnp.asarray(self.kernel(X)) - (spread * signs) @ spread.T
+        values, vectors = jnp.linalg.eigh(covariance)
+        noise = jax.random.normal(key, (draws, len(X)), dtype=float)
+        return cross @ alpha + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+
+    @float64
+    def _response(self) -> tuple[Any, Any, Any]:
+        """(α, G, signs) padded, computed once: the rest of what prediction needs follows from sites and kernel."""
+        known = self.__dict__.get("_known")
+        if known is None:
+            size = bucket(len(self.X))
+            prior, copies = prior_matrix(self.kernel, self.X, self.copies, size)
+            sites = padded_with_zeros(self.account.sites, size) * padded_with_zeros(copies, size)[:, None]
+            matrix, signs = response(prior, jnp.asarray(sites))
+            known = jnp.asarray(padded_with_zeros(self.alpha, size)), matrix, signs
+            object.__setattr__(self, "_known", known)
+        return known
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """(header, arrays): what a file holds."""
+        header, arrays = account_state(self.account)
+        header |= {"kernel": self.kernel.spec(), "factor": factor_spec(self.factor)}
+        return header, arrays | {"X": self.X, "copies": self.copies, "alpha": self.alpha}
+
+    @classmethod
+    def from_state(
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], kernel_from_spec: Callable[[dict[str, Any]], Any]
+    ) -> "KernelMachine":
+        """The machine that was stored."""
+        kernel, factor = kernel_from_spec(header["kernel"]), factor_from_spec(header["factor"])
+        own = account_from_state(header, arrays)
+        return cls(arrays["X"], kernel, factor, arrays["copies"], arrays["alpha"], own)
+
+
+@float64
+def fit_kernel_machine(
+    X: Any,
+    y: Any,
+    *,
+    kernel: Any,
+    factor: Factor,
+    copies: Any = None,
+    exponents: Any = None,
+    method: Method | None = None,
+    optimize: bool = True,
+    free: tuple[str, ...] = (),
+    restarts: int = 0,
+    seed: int = 0,
+    progress: Callable[..., Any] | None = None,
+) -> KernelMachine:
+    """Fit by EP; with `optimize`, kernel parameters and the likelihood's `free` ones maximise the log evidence.
+
+    method: None tries EP, then damped EP, then Power EP (`account.method` says which was kept); a method is used alone.
+    copies: how many equal observations a row stands for. exponents: the power its factor is raised to.
+    progress: called with every `Evaluation` of the search.
+    """
+    began = time.perf_counter()
+    check_free(factor, free)
+    covariance_matrix(kernel(X), len(X), name="kernel(X)")
+    n, size = len(X), bucket(len(X))
+    copies = np.ones(n) if copies is None else np.asarray(copies, float)
+    term: Factor = factor if exponents is None else Tempered(factor)
+    data = padded(y if exponents is None else (y, exponents), size)
+
+    def build(vector: np.ndarray) -> Problem:
+        own, likelihood = split(vector)
+        prior, held = prior_matrix(kernel.with_theta(own), X, copies, size)
+        group = SiteGroup(
+            as_numbers(unpack(term, free, likelihood)),
+            data,
+            Gaussian(),
+            ClosedForm(),
+            multiplicity=padded_with_zeros(held, size),
+            at_most_one=bool((held <= 1).all()),
+        )
+        return Problem(prior, (group,), DenseGaussian())
+
+    def split(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return vector[: kernel.theta.size], vector[kernel.theta.size :]
+
+    def slope(vector: np.ndarray, solution: Solution) -> np.ndarray:
+        own, likelihood = split(vector)
+        parts = [np.zeros(0)]
+        if own.size:
+            pull = covariance_gradient(solution.problem, solution.q, solution.sites)[:n, :n]
+            parts.append(np.asarray(kernel.with_theta(own).pullback(X, pull)))
+        if free:
+            found = likelihood_gradient(solution.problem, solution.q, solution.sites, free, jnp.asarray(likelihood))
+            parts.append(np.asarray(found))
+        return np.concatenate(parts)
+
+    vector = np.concatenate([kernel.theta, pack(term, free)])
+    limits = np.concatenate([kernel.bounds, bounds(term, free)])
+    history: list[dict[str, Any]] = []
+    warm = None
+    if optimize and vector.size:
+        search = Search(build, slope, method, progress)
+        best = maximise(search, vector, limits, restarts, seed)
+        history = search.history
+        if best is not None:
+            vector, warm = best.vector, best.solution
+    solution, rung = solve(build(vector), method, warm)
+    own, likelihood = split(vector)
+    fitted = as_numbers(unpack(term, free, likelihood))
+    left_out = copies * (np.asarray(solution.problem.groups[0].multiplicity[:n]) == 0)
+    latent = solution.mean, solution.variance
+    kept = account(solution, rung, n, latent, left_out, history, time.perf_counter() - began)
+    return KernelMachine(
+        np.array(X, float), kernel.with_theta(own), fitted, copies, np.array(solution.q.weights[:n]), kept
+    )
+
+
+def prior_matrix(kernel: Any, X: Any, copies: np.ndarray, size: int) -> tuple[KernelPrior, np.ndarray]:
+    """K padded by independent latents, and the copies that take part.
+
+    A latent of no prior variance is 0 whatever is observed: its row is replaced like padding, and what is observed of
+    it joins the evidence as a constant.
+    """
+    k = jnp.asarray(kernel(X))
+    fixed = np.asarray(jnp.diagonal(k)) <= 0
+    return KernelPrior(filled_up(k, jnp.asarray(fixed), size)), np.where(fixed, 0.0, copies)
+
+
+@partial(jax.jit, static_argnames="size")
+def filled_up(k: jax.Array, fixed: jax.Array, size: int) -> jax.Array:
+    missing = size - k.shape[0]
+    wide = jnp.pad(jnp.where(fixed[:, None] | fixed, 0.0, k), ((0, missing), (0, missing)))
+    return wide + jnp.diag(jnp.concatenate([jnp.where(fixed, 1.0, 0.0), jnp.ones(missing)]))
+
+
+def columns_filled(cross: jax.Array, size: int) -> jax.Array:
+    """Cross covariances with zero columns for the padding."""
+    return jnp.pad(cross, ((0, 0), (0, size - cross.shape[1])))
+
+
+@jax.jit
+def conditioned(
+    cross: jax.Array, variance: jax.Array, alpha: jax.Array, matrix: jax.Array, signs: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mean c α and variance k − Σ signs (c G)² of latents with prior variances k and covariances c."""
+    return cross @ alpha, jnp.maximum(variance - jnp.sum(signs * (cross @ matrix) ** 2, axis=1), 0.0)

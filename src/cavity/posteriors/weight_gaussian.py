@@ -1,0 +1,113 @@
+"""q over the d weights of a linear model whose site i sees wᵀxᵢ: the weight form (thesis 5.3).
+
+    precision Λ = prior precision + Xᵀ diag(τ) X,    covariance Λ⁻¹,    mean = Λ⁻¹ (prior shift + Xᵀν).
+
+A window of sites sees N(X_S mean, X_S covariance X_Sᵀ), and what it absorbs moves mean and covariance by one update of
+rank |S|: O(n d²) a sweep, in matrix products. A pass is a function of (q, rows, sites), so rows may be streamed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.posteriors import window as windows
+from cavity.posteriors.base import Posterior
+from cavity.posteriors.window import Window
+
+
+class WeightPrior(NamedTuple):
+    """w ~ N(mean, precision⁻¹) with shift = precision · mean, and the rows xᵢ the sites look along."""
+
+    rows: jax.Array
+    shift: jax.Array
+    precision: jax.Array
+
+
+class Weights(NamedTuple):
+    """q(w) = N(mean, covariance); log_partition: log normaliser up to (2π)^{d/2}."""
+
+    mean: jax.Array
+    covariance: jax.Array
+    log_partition: jax.Array
+    proper: jax.Array
+
+
+def weights(shift: jax.Array, precision: jax.Array) -> Weights:
+    """The Gaussian with these natural parameters."""
+    lower = cholesky(precision)
+    inverse = solve_triangular(lower, jnp.eye(shift.size))
+    mean = inverse.T @ (inverse @ shift)
+    log_partition = 0.5 * shift @ mean - jnp.sum(jnp.log(jnp.diagonal(lower)))
+    return Weights(mean, inverse.T @ inverse, log_partition, jnp.isfinite(log_partition))
+
+
+#: sites in a window
+WINDOW = 32
+
+
+@dataclass(frozen=True)
+class WeightGaussian(Posterior):
+    """Site i of every group sees the latent wᵀxᵢ."""
+
+    def refresh(self, prior: WeightPrior, groups: tuple[tuple[Any, jax.Array], ...]) -> Weights:
+        nu, tau = jnp.sum(jnp.stack([sites for _, sites in groups]), axis=0).T
+        return weights(prior.shift + prior.rows.T @ nu, prior.precision + prior.rows.T @ (tau[:, None] * prior.rows))
+
+    def marginals(self, prior: WeightPrior, q: Weights, scope: Any, index: jax.Array) -> jax.Array:
+        rows = prior.rows[index]
+        precision = 1.0 / jnp.sum((rows @ q.covariance) * rows, axis=1)
+        return jnp.stack([rows @ q.mean * precision, precision], axis=-1)
+
+    def window_sizes(self, size: int) -> tuple[int, ...]:
+        return (WINDOW,)
+
+    def open(self, prior: WeightPrior, passed: Weights, scope: Any, number: jax.Array, index: jax.Array) -> Window:
+        rows = prior.rows[index]
+        reach = passed.covariance @ rows.T
+        return windows.opened(rows @ passed.mean, rows @ reach, reach)
+
+    def close(self, passed: Weights, number: jax.Array, window: Window) -> Weights:
+        spread = windows.spread(window)
+        return passed._replace(
+            mean=passed.mean + spread @ window.moves,
+            covariance=passed.covariance - (spread * window.gains) @ spread.T,
+        )
+
+    def local(self, window: Window, scope: Any, place: jax.Array) -> jax.Array:
+        return windows.local(window, place)
+
+    def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
+        return windows.absorb(window, place, change)
+
+    def is_proper(self, q: Any) -> jax.Array:
+        return self.prior(q).proper if isinstance(q, WeightPrior) else q.proper
+
+    def log_partition(self, q: Any) -> jax.Array:
+        return self.prior(q).log_partition if isinstance(q, WeightPrior) else q.log_partition
+
+    def prior(self, prior: WeightPrior) -> Weights:
+        """The prior as q stores it."""
+        return weights(prior.shift, prior.precision)
+
+    def views(self, prior: WeightPrior, q: Weights) -> dict[str, Callable[[], jax.Array]]:
+        return {
+            "mean": lambda: q.mean,
+            "covariance": lambda: q.covariance,
+            "variance": lambda: jnp.diagonal(q.covariance),
+            "latent_mean": lambda: prior.rows @ q.mean,
+            "latent_variance": lambda: jnp.sum((prior.rows @ q.covariance) * prior.rows, axis=1),
+        }
+
+    def sample(self, key: jax.Array, prior: WeightPrior, q: Weights, draws: int) -> jax.Array:
+        noise = jax.random.normal(key, (draws, q.mean.size), dtype=float)
+        return q.mean + noise @ cholesky(q.covariance).T
+
+    def log_density(self, prior: WeightPrior, q: Weights, x: Any) -> jax.Array:
+        lower = cholesky(q.covariance)
+        scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
+        constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
+        return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])

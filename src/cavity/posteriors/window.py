@@ -1,0 +1,98 @@
+"""Sequential updates of scalar Gaussian sites at matrix-multiply speed: windows of a few sites.
+
+The sites of a window see the joint Gaussian of their own latents, N(mean, covariance). A site change (Δν, Δτ) at place
+i moves it by a rank-one update (thesis 5.80): with a = covariance[:, i] and v = a[i] as they are at that moment,
+
+    covariance −= c a aᵀ,   c = Δτ / (1 + Δτ v),        mean += e a,   e = (Δν − Δτ mean[i]) / (1 + Δτ v).
+
+The same update moves the rest of q, through its covariance with site i at that moment. Before the window that is
+`reach[:, i]`; the earlier updates of the window have changed it by the triangular relation
+
+    column_i + Σ_{j before i} c_j a_j[i] column_j = reach[:, i],
+
+so all columns follow at once when the window closes. These are exactly the updates of sequential EP.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity.numerics.linear import divide_right
+
+
+class Window(NamedTuple):
+    """The joint Gaussian of the latents of a few sites, and a record of what was absorbed.
+
+    reach: covariance of the rest of q with these latents when the window was opened, one column a site.
+    columns: row i is `covariance[:, i]` when site i was absorbed. gains, moves: its c and e.
+    """
+
+    mean: jax.Array
+    covariance: jax.Array
+    reach: jax.Array
+    columns: jax.Array
+    gains: jax.Array
+    moves: jax.Array
+    proper: jax.Array
+
+
+def opened(mean: jax.Array, covariance: jax.Array, reach: jax.Array) -> Window:
+    """A window in which nothing has been absorbed yet."""
+    none = jnp.zeros_like(mean)
+    return Window(mean, covariance, reach, jnp.zeros_like(covariance), none, none, jnp.ones((), bool))
+
+
+def local(window: Window, place: jax.Array) -> jax.Array:
+    """Natural parameters of the marginals at `place`."""
+    precision = 1.0 / window.covariance[place, place]
+    return jnp.stack([window.mean[place] * precision, precision], axis=-1)
+
+
+def absorb(window: Window, place: jax.Array, change: jax.Array) -> Window:
+    """The window after the site changes (Δν, Δτ) at `place`, each place once and in the order of the window."""
+    if place.shape[0] == 1:
+        return absorb_one(window, place[0], change[0])
+    return jax.lax.scan(lambda held, one: (absorb_one(held, *one), None), window, (place, change))[0]
+
+
+def absorb_one(window: Window, place: jax.Array, change: jax.Array) -> Window:
+    """One rank-one update."""
+    column = window.covariance[place]
+    growth = 1.0 + change[1] * column[place]
+    gain = change[1] / growth
+    move = (change[0] - change[1] * window.mean[place]) / growth
+    return window._replace(
+        mean=window.mean + move * column,
+        covariance=window.covariance - gain * column[:, None] * column,
+        columns=window.columns.at[place].set(column),
+        gains=window.gains.at[place].set(gain),
+        moves=window.moves.at[place].set(move),
+        proper=window.proper & (growth > 0),
+    )
+
+
+def spread(window: Window) -> jax.Array:
+    """The columns by which the rest of q was moved: rest −= Σ gainᵢ columnᵢ columnᵢᵀ, its mean += Σ moveᵢ columnᵢ."""
+    earlier = jnp.tril((window.gains[:, None] * window.columns).T, -1)
+    return divide_right(window.reach, earlier + jnp.eye(earlier.shape[0]))
+
+
+def open_inside(window: Window, start: jax.Array, width: int) -> Window:
+    """The `width` sites from `start` on as a window of their own, which fits into a nearer cache."""
+    reach = jax.lax.dynamic_slice(window.covariance, (0, start), (window.mean.size, width))
+    covariance = jax.lax.dynamic_slice(reach, (start, 0), (width, width))
+    return opened(jax.lax.dynamic_slice(window.mean, (start,), (width,)), covariance, reach)
+
+
+def close_inside(window: Window, start: jax.Array, inner: Window) -> Window:
+    """The window with what the inner one absorbed; its `spread` is what the columns were at their moments."""
+    columns = spread(inner)
+    return window._replace(
+        mean=window.mean + columns @ inner.moves,
+        covariance=window.covariance - (columns * inner.gains) @ columns.T,
+        columns=jax.lax.dynamic_update_slice(window.columns, columns.T, (start, 0)),
+        gains=jax.lax.dynamic_update_slice(window.gains, inner.gains, (start,)),
+        moves=jax.lax.dynamic_update_slice(window.moves, inner.moves, (start,)),
+        proper=window.proper & inner.proper,
+    )

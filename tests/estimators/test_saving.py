@@ -1,0 +1,65 @@
+"""A loaded estimator predicts the same numbers; broken and foreign files give one sentence."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import kernels as sk
+
+import cavity
+from cavity import storage
+from cavity.estimators import BayesPointMachine, GPClassifier, GPOrdinal, GPRegressor, load
+from cavity.kernels import RBF
+
+RNG = np.random.default_rng(5)
+POINTS = RNG.standard_normal((12, 2))
+LABELS = np.array(["b", "a", "c"] * 4, dtype=object)
+FITTED = {
+    "own kernel": (
+        GPClassifier(RBF([1.0, 2.0]), optimize=False, class_weight={"a": 2.0}, method=cavity.EP(tol=1e-6)),
+        LABELS,
+    ),
+    "kernel of scikit-learn": (GPRegressor(2.0 * sk.Matern(1.5, nu=2.5), noise=0.4, optimize=False), POINTS[:, 0] + 3),
+    "weights": (BayesPointMachine(likelihood=cavity.factors.Probit(label_noise=0.05)), LABELS),
+    "thresholds": (GPOrdinal(RBF(1.0), thresholds=[-1.0, 1.0], order=["a", "b", "c"], optimize=False), LABELS),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_round_trip(name, tmp_path):
+    estimator, y = FITTED[name]
+    estimator.fit(POINTS, y)
+    path = tmp_path / "model.npz"
+    estimator.save(path)
+    found = load(path)
+    assert type(found) is type(estimator)
+    ask = "predict" if isinstance(estimator, GPRegressor) else "predict_proba"
+    np.testing.assert_array_equal(getattr(found, ask)(POINTS), getattr(estimator, ask)(POINTS))
+    np.testing.assert_array_equal(found.predict(POINTS), estimator.predict(POINTS))
+    np.testing.assert_array_equal(found.loo_log_predictive_, estimator.loo_log_predictive_)
+    assert found.log_evidence_ == estimator.log_evidence_ and found.status_ is estimator.status_
+    assert str(found.get_params()) == str(estimator.get_params())
+    assert found.n_features_in_ == 2
+
+
+def test_a_stream_goes_on_from_a_file(tmp_path):
+    stream = BayesPointMachine().partial_fit(POINTS[:6], LABELS[:6], classes=["a", "b", "c"])
+    stream.save(tmp_path / "stream.npz")
+    found = load(tmp_path / "stream.npz").partial_fit(POINTS[6:], LABELS[6:])
+    np.testing.assert_array_equal(found.coef_, stream.partial_fit(POINTS[6:], LABELS[6:]).coef_)
+    with pytest.raises(ValueError, match="refine needs what each row said, which is not kept in files"):
+        found.refine(POINTS, LABELS)
+
+
+def test_foreign_and_broken_files(tmp_path):
+    path = tmp_path / "model.npz"
+    storage.save(path, "checkpoint", {}, {})
+    with pytest.raises(storage.StorageError, match="holds 'checkpoint', which is not an estimator"):
+        load(path)
+    storage.save(path, "GPClassifier", {"params": {}, "numbers": {}, "machines": [{"kind": "Exec"}]}, {})
+    with pytest.raises(storage.StorageError, match="does not describe a fitted GPClassifier"):
+        load(path)
+
+
+def test_what_cannot_be_saved_is_named(tmp_path):
+    estimator = GPRegressor(RBF(1.0), noise=0.4, optimize=False, random_state=np.random.RandomState(0))
+    with pytest.raises(storage.StorageError, match="random_state cannot be saved: it is of type RandomState"):
+        estimator.fit(POINTS, POINTS[:, 0] + 3).save(tmp_path / "model.npz")

@@ -1,0 +1,96 @@
+"""Rows with weights, repeats and permutations: one set of sites for one target."""
+
+import numpy as np
+import pytest
+
+from cavity.models.merging import merge
+
+RNG = np.random.default_rng(4)
+POINTS = RNG.integers(0, 2, (40, 3)) * 1.0
+LABELS = np.sign(RNG.standard_normal(40))
+
+
+def test_two_rows_by_hand():
+    merged = merge([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0], [1.0, 2.0]], [1, -1, 1, -1], [0.5, 2.0, 1.75, 0.0])
+    np.testing.assert_array_equal(merged.X, [[0.0, 5.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(merged.y, [-1, 1])
+    np.testing.assert_array_equal(merged.copies, [2, 3])
+    np.testing.assert_array_equal(merged.exponents, [1.0, 0.75])
+    np.testing.assert_array_equal(merged.site, [1, 0, 1, -1])
+    np.testing.assert_array_equal(merged.weights, [2.0, 2.25])
+
+
+def test_every_row_finds_its_own_inputs_and_label():
+    merged = merge(POINTS, LABELS)
+    np.testing.assert_array_equal(merged.X[merged.site], POINTS)
+    np.testing.assert_array_equal(merged.y[merged.site], LABELS)
+    assert len({(*row, label) for row, label in zip(POINTS.tolist(), LABELS, strict=True)}) == len(merged.y)
+    assert merged.exponents is None
+
+
+def test_sites_are_sorted_as_python_sorts_tuples():
+    wide = np.round(RNG.standard_normal((200, 30)), 1)
+    wide[100:] = wide[:100]
+    wide[:, :3] = 0.0
+    labels = np.sign(RNG.standard_normal(200))
+    merged = merge(wide, labels)
+    expected = sorted({(*row, label) for row, label in zip(wide.tolist(), labels, strict=True)})
+    assert [(*row, label) for row, label in zip(merged.X.tolist(), merged.y, strict=True)] == expected
+
+
+def test_weights_repeats_and_permutations_are_one():
+    weights = RNG.integers(0, 4, 40)
+    repeated = np.repeat(np.arange(40), weights)
+    fractions = np.repeat(POINTS, 3, axis=0), np.repeat(LABELS, 3), np.repeat(weights / 3.0, 3)
+    shuffled = RNG.permutation(120)
+    ways = [
+        merge(POINTS, LABELS, weights),
+        merge(POINTS[repeated], LABELS[repeated]),
+        merge(*(part[shuffled] for part in fractions)),
+    ]
+    for way in ways[1:]:
+        for name in ("X", "y", "copies"):
+            np.testing.assert_array_equal(getattr(way, name), getattr(ways[0], name))
+        assert way.exponents is None
+
+
+def test_sums_of_fractions_do_not_depend_on_their_order():
+    weights = RNG.random(40)
+    order = RNG.permutation(40)
+    one, other = merge(POINTS, LABELS, weights), merge(POINTS[order], LABELS[order], weights[order])
+    np.testing.assert_array_equal(one.copies, other.copies)
+    np.testing.assert_array_equal(one.exponents, other.exponents)
+    np.testing.assert_array_equal(one.site[order], other.site)
+    assert (one.copies == np.ceil(one.weights)).all() and one.exponents is not None and (one.exponents <= 1).all()
+
+
+def test_rounding_makes_no_extra_copy():
+    weights = np.full(20, 1 / 20)
+    assert np.cumsum(weights)[-1] > 1
+    merged = merge(np.zeros((20, 1)), np.ones(20), weights)
+    assert merged.copies == [1] and merged.exponents is None
+
+
+def test_minus_zero_is_zero():
+    assert len(merge([[0.0], [-0.0]], [1.0, 1.0]).y) == 1
+
+
+def test_small_weights_keep_their_size():
+    merged = merge([[0.0], [1.0]], [1.0, 1.0], [1e-4, 1e4 + 0.5])
+    np.testing.assert_array_equal(merged.copies, [1, 10001])
+    np.testing.assert_allclose(merged.weights, [1e-4, 1e4 + 0.5], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (([[1.0]], [1.0], [-1.0]), "weights must not be negative; found -1.0"),
+        (([[1.0]], [1.0], [0.0]), "weights are all zero"),
+        (([[1.0]], [1.0, 2.0]), "y must have one entry a row of X, 1; found 2"),
+        (([[1.0]], [1.0], [1.0, 1.0]), "weights must have one entry a row of X, 1; found 2"),
+        (([[np.nan]], [1.0]), "X must be finite"),
+    ],
+)
+def test_bad_input_is_named(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        merge(*arguments)
