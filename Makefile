@@ -60,8 +60,10 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
+# Fits run many sweeps: there quick code is worth more than quick compilation, which tests/conftest.py prefers.
 unit: setup
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore tests/estimators --ignore tests/cli
+	XLA_FLAGS=--xla_cpu_multi_thread_eigen=false $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/estimators tests/cli
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(BUILD)/site

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import cavity
 from cavity.cli import app
-from cavity.experiments import REGISTRY
+from cavity.experiments import REGISTRY, classifier_demo
 from cavity.experiments import demo as demo_module
 
 RUNNER = CliRunner()
@@ -32,12 +32,25 @@ def test_list_names_every_experiment():
 
 def test_demo_writes_the_figure_and_says_where(tmp_path):
     target = tmp_path / "figure.png"
-    result = call("demo", "--out", target)
+    result = call("demo", "clutter", "--out", target)
     assert result.exit_code == 0, result.output
     assert target.read_bytes()[1:4] == b"PNG"
     assert f"written: {target}" in result.output
     for name in ("exact", *demo_module.BASELINES, "EP", "ADF"):
         assert name in result.output
+
+
+def test_the_demo_of_the_classifier_finds_flipped_labels(tmp_path, monkeypatch):
+    monkeypatch.setattr(classifier_demo.run, "__defaults__", (0, 60))
+    target = tmp_path / "figure.png"
+    result = call("demo", "--out", target)
+    assert result.exit_code == 0, result.output
+    assert target.read_bytes()[1:4] == b"PNG"
+    assert "learned, 0.1 of the labels were flipped" in result.output
+    accuracy = float(result.output.split("test accuracy", 1)[1].split()[0])
+    found, flips = result.output.split("6 most suspect rows", 1)[1].split()[:3:2]
+    assert accuracy > 85.0
+    assert (int(found) >= 4, int(flips)) == (True, 6)  # by chance 0.6
 
 
 def test_quick_says_so_and_gives_no_verdict(tmp_path):
@@ -76,6 +89,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch):
         (["reproduce", "qqqqqq"], "there are thesis-2-1"),
         (["reproduce", "thesis-3-4", "--out", __file__], "must name a folder"),
         (["demo", "--out", "figure.pdf"], "must name a .png file"),
+        (["demo", "dragons"], "There is no demo 'dragons'; there are classifier, clutter."),
         (["reproduce", "thesis-3-4", "--seed", "-1"], "--seed"),
         (["reproduce", "thesis-3-4", "--seed", "one"], "--seed"),
     ],

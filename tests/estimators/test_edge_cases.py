@@ -56,5 +56,5 @@ def test_a_kernel_that_is_not_positive_definite():
 
 def test_all_weights_zero():
     for estimator in (GPClassifier(), BayesPointMachine(), GPRegressor(), GPOrdinal()):
-        with pytest.raises(ValueError, match="sample_weight is zero in every row"):
+        with pytest.raises(ValueError, match=r"(?i)weight.*zero"):
             estimator.fit(POINTS, LABELS, sample_weight=np.zeros(12))

@@ -86,7 +86,8 @@ def test_an_outlier_moves_student_less():
 
 def test_ordered_classes_alone_against_the_normal():
     """One latent N(0, v) plus N(0, 1) noise between thresholds: differences of Φ."""
-    found = GPOrdinal(Constant(3.0) * RBF(1.0), thresholds=[-1.0, 0.5], optimize=False).fit(FAR, [0, 1], [1.0, 1.0])
+    kernel = Constant(3.0) * RBF(1.0)
+    found = GPOrdinal(kernel, thresholds=[-1.0, 0.5], order=[0, 1, 2], optimize=False).fit(FAR, [0, 1])
     shares = np.diff(stats.norm.cdf([-np.inf, -1.0, 0.5, np.inf], scale=2.0))
     assert found.log_evidence_ == pytest.approx(np.log(shares[0]) + np.log(shares[1]), abs=1e-8)
     np.testing.assert_allclose(found.predict_proba([[0.0, 1e4]]), shares[None], atol=1e-10)

@@ -40,17 +40,35 @@ def test_an_unwatched_run_hands_back_what_it_has(monkeypatch):
     """An interruption during the second chunk finds the first one's state."""
     from cavity.inference import infer as module
 
-    real, calls = module.advance, []
+    real, calls = module.advance_in_place, []
 
-    def advance(*arguments):
+    def advance(*arguments, **named):
         calls.append(None)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(*arguments)
+        return real(*arguments, **named)
 
-    monkeypatch.setattr(module, "advance", advance)
+    monkeypatch.setattr(module, "advance_in_place", advance)
     solution = cv.infer(cv.models.clutter(X), cv.EP(damping=0.1))
     assert solution.status == "interrupted" and solution.sweeps == 1
+
+
+def test_an_interruption_while_a_chunk_runs_keeps_that_chunk(monkeypatch):
+    from cavity.inference import infer as module
+
+    real, calls = module.jax.block_until_ready, []
+
+    def block(tree):
+        calls.append(None)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return real(tree)
+
+    monkeypatch.setattr(module.jax, "block_until_ready", block)
+    solution = cv.infer(cv.models.clutter(X), cv.EP(damping=0.1))
+    assert solution.status == "interrupted" and solution.sweeps == 1
+    again = cv.infer(cv.models.clutter(X), cv.EP(damping=0.1, max_sweeps=int(solution.sweeps)))
+    np.testing.assert_allclose(solution.sites, again.sites, rtol=1e-12)
 
 
 def test_time_budget_stops_after_a_sweep():
@@ -143,7 +161,7 @@ def test_jit_of_vmap_compiles_once():
 
 
 def test_new_data_of_the_same_shape_does_not_compile_again():
-    from cavity.inference.loop import advance
+    from cavity.inference.loop import advance_in_place as advance
 
     cv.infer(cv.models.clutter(draw_clutter(1, 17), w=0.3))
     before = advance._cache_size()

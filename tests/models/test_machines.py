@@ -18,7 +18,7 @@ from cavity.models.machines import (
     refine,
 )
 from cavity.models.machines.padding import bucket
-from cavity.models.machines.parameters import as_numbers, unpack
+from cavity.models.machines.parameters import as_numbers, log_prior, unpack
 from cavity.models.machines.search import Search, maximise
 from cavity.numerics.precision import to_numpy
 
@@ -108,14 +108,14 @@ def test_linear_machine_gradients_equal_differences():
 def test_padding_changes_nothing_and_folds_share_a_program():
     X, y = labels(3, n=60)
     kernel, factor = RBF(1.0), cv.factors.Probit()
-    before = loop.advance._cache_size()
+    before = loop.advance_in_place._cache_size()
     for n in (60, 51, 57, 49, 33):
         machine = fit_kernel_machine(X[:n], y[:n], kernel=kernel, factor=factor, optimize=False)
         reference = rank_one_ep.rank_one_ep(np.asarray(kernel(X[:n])), rank_one_ep.probit(y[:n], 0.0))
         assert machine.log_evidence == pytest.approx(reference.log_evidence, abs=1e-8)
         np.testing.assert_allclose(machine.mean, reference.mean, atol=1e-7)
         np.testing.assert_allclose(machine.loo_log_predictive, reference.loo_log_z, atol=1e-7)
-    assert loop.advance._cache_size() - before <= 1
+    assert loop.advance_in_place._cache_size() - before <= 1
 
 
 def test_buckets():
@@ -195,21 +195,59 @@ def test_state_round_trip():
     np.testing.assert_array_equal(again.latent(X), linear.latent(X))
 
 
-def test_the_search_finds_the_maximum_and_steps_back_from_refusals():
-    """On a function with a forbidden region: a stand-in for runs that do not converge."""
+def test_the_prior_of_label_noise_has_its_own_gradient():
+    factor = cv.factors.OrdinalProbit(np.array([0.0, 1.0]))
+    assert log_prior(factor, ("thresholds",), np.zeros(2))[0] == 0.0
+    step = 1e-6
+    low, high = (log_prior(cv.factors.Step(0.1), ("label_noise",), np.log([0.1]) + s)[0] for s in (-step, step))
+    value, gradient = log_prior(cv.factors.Step(0.1), ("label_noise",), np.log([0.1]))
+    assert value == pytest.approx(np.log(0.8))
+    assert gradient[0] == pytest.approx((high - low) / (2 * step), rel=1e-6)
 
-    class Fake(Search):
-        def run(self, vector):
-            class Run:
-                converged = vector[0] < 1.5
-                log_evidence = -((vector[0] - 1.0) ** 2) - 3 * (vector[1] + 0.5) ** 2
 
-            return Run()
+class Fake(Search):
+    """A search of a parabola with its top at (1, −½), where runs converge only below a limit."""
 
+    limit = np.inf
+
+    def run(self, vector):
+        class Run:
+            converged = vector[0] < self.limit
+            log_evidence = -20 * (vector[0] - 1.0) ** 2 - 3 * (vector[1] + 0.5) ** 2
+
+        return Run()
+
+
+def fake_search(limit):
     def slope(vector, run):
-        return np.array([-2 * (vector[0] - 1.0), -6 * (vector[1] + 0.5)])
+        return np.array([-40 * (vector[0] - 1.0), -6 * (vector[1] + 0.5)])
 
-    search = Fake(lambda vector: None, slope, None)
-    best = maximise(search, np.array([-3.0, 2.0]), np.array([[-5.0, 5.0], [-5.0, 5.0]]), restarts=1, seed=0)
+    search = Fake(lambda vector: None, slope, None, lambda vector: (0.0, np.zeros(2)))
+    search.limit = limit
+    return search
+
+
+BOX = np.array([[-5.0, 5.0], [-5.0, 5.0]])
+
+
+@pytest.mark.parametrize("limit", [np.inf, 1.02])
+def test_the_search_finds_the_maximum(limit):
+    search = fake_search(limit)
+    best = maximise(search, np.array([-3.0, 2.0]), BOX, restarts=1, seed=0)
     np.testing.assert_allclose(best.vector, [1.0, -0.5], atol=1e-3)
-    assert any(entry["refused"] for entry in search.history)
+
+
+def test_a_refused_point_leads_back():
+    search = fake_search(0.0)
+    good, _ = search(np.array([-1.0, 0.0]))
+    bad, gradient = search(np.array([0.5, 0.3]))
+    assert bad > good and search.history[-1]["refused"]
+    assert gradient @ (np.array([0.5, 0.3]) - np.array([-1.0, 0.0])) > 0
+    best = maximise(search, np.array([-1.0, 0.0]), BOX, restarts=0, seed=0)
+    assert best.vector[0] < 0.0  # the best point that converges lies at the limit, or below
+
+
+def test_a_refused_start_is_left_for_one_nearby():
+    search = fake_search(0.3)
+    best = maximise(search, np.array([0.4, 0.0]), BOX, restarts=0, seed=0)
+    assert search.history[0]["refused"] and best is not None

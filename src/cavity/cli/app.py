@@ -1,33 +1,34 @@
-"""The commands: `cavity demo`, `cavity reproduce`, `cavity --version`."""
+"""The commands: `cavity fit`, `predict`, `select`, `demo`, `reproduce`, and `cavity --version`."""
 
 import difflib
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from cavity._version import __version__
-from cavity.cli.demo import show_demo
+from cavity.cli.demo import DEMOS
+from cavity.cli.endings import fail, in_a_sentence
+from cavity.cli.fit import fit
+from cavity.cli.predict import predict
+from cavity.cli.select import select
 from cavity.experiments import REGISTRY, Config, Interrupted, default_folder, run
 from cavity.reports import Table, show
 
 app = typer.Typer(
     name="cavity", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    help="Expectation propagation and its relatives: a demo, and the experiments of the literature.",
+    rich_markup_mode="markdown",  # paragraphs of a docstring are filled
+    help="Expectation propagation and its relatives: classifiers for CSV files, a demo, experiments of the literature.",
 )  # fmt: skip
+app.command()(fit)
+app.command()(predict)
+app.command()(select)
 
 
 def main() -> None:
     """Entry point of the installed command."""
     app()
-
-
-def fail(sentence: str, code: int = 2) -> NoReturn:
-    """One sentence on standard error, and the exit code of a user's mistake."""
-    Console(stderr=True).print(Text(sentence), soft_wrap=True)
-    raise typer.Exit(code)
 
 
 def show_version(wanted: bool) -> None:
@@ -43,27 +44,29 @@ def options(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Expectation propagation and its relatives: a demo, and the experiments of the literature."""
+    """Expectation propagation and its relatives: classifiers for CSV files, a demo, experiments of the literature."""
 
 
 @app.command()
 def demo(
+    what: Annotated[str, typer.Argument(help=f"One of {', '.join(DEMOS)}.")] = "classifier",
     out: Annotated[Path, typer.Option(help="Where the figure goes (PNG).")] = Path("cavity-demo.png"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data.")] = 0,
 ) -> None:
-    """Every method on one clutter problem, against the exact answer: a table and a figure."""
+    """Tables and a figure. classifier: finds labels flipped on purpose. clutter: every method on one problem."""
+    if what not in DEMOS:
+        fail(f"There is no demo {what!r}; there are {', '.join(DEMOS)}.")
     if out.suffix.lower() != ".png":
         fail(f"--out must name a .png file; found {out}.")
     if out.is_dir():
         fail(f"--out must name a file; {out} is a folder.")
-    try:
-        # A place that cannot be written is found before the work, not after.
-        out.parent.mkdir(parents=True, exist_ok=True)
-        show_demo(out, seed, Console())
-    except OSError as error:
-        fail(f"The figure could not be written to {out}: {error.strerror or error}.")
-    except KeyboardInterrupt:
-        fail("Stopped.", 130)
+    with in_a_sentence("Stopped."):
+        try:
+            # A place that cannot be written is found before the work, not after.
+            out.parent.mkdir(parents=True, exist_ok=True)
+            DEMOS[what](out, seed, Console())
+        except OSError as error:
+            fail(f"The figure could not be written to {out}: {error.strerror or error}.")
 
 
 @app.command()

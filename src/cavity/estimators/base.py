@@ -88,13 +88,13 @@ class LatentGaussianEstimator(BaseEstimator):
         """A `ConvergenceWarning` for every machine that fell short; an error where its numbers mean nothing."""
         for machine, name in zip(self.machines_, names, strict=True):
             status, who = machine.status, f"{type(self).__name__}{name}"
+            noise = getattr(plain(machine.factor), "label_noise", None)
+            hint = " With label_noise=0 no label may be wrong; allow for some." if noise == 0 else ""
             if status is Status.IMPROPER_POSTERIOR or not np.isfinite(machine.log_evidence):
-                noise = getattr(plain(machine.factor), "label_noise", None)
-                hint = " With label_noise=0 no label may be wrong; allow for some." if noise == 0 else ""
                 raise ValueError(f"{who} could not be fitted: {status}. {status.sentence}{hint}")
             if status not in AS_PROMISED:
-                message = f"{who} did not converge: {status} (mismatch {machine.mismatch:.1e}). {status.sentence}"
-                warnings.warn(message, ConvergenceWarning, stacklevel=3)
+                message = f"{who} did not converge: {status} (mismatch {machine.mismatch:.1e}). {status.sentence}{hint}"
+                warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws of the latent function at the rows of X, jointly over the rows.
@@ -131,7 +131,8 @@ def leave_one_out(machine: Any, merged: Merged, X: np.ndarray, y: np.ndarray) ->
     if merged.exponents is None:
         values = np.asarray(machine.loo_log_predictive)
     else:
-        marginals = np.stack([machine.mean, np.ones_like(machine.mean)], axis=1) / machine.variance[:, None]
+        latent = machine.account  # of a linear machine, `mean` is that of the weights
+        marginals = np.stack([latent.mean, np.ones_like(latent.mean)], axis=1) / latent.variance[:, None]
         values = log_predictive(plain(machine.factor), marginals - machine.sites, merged.y)
     result = values[merged.site]
     left_out = merged.site < 0

@@ -16,8 +16,10 @@ BINARY: dict[str, type[Factor]] = {"step": Step, "probit": Probit, "logistic": L
 FIRST_LABEL_NOISE = 0.1
 #: rows looked at for a typical distance: enough for a median, and no more than half a million distances.
 ROWS_LOOKED_AT = 1000
-#: how far, as a factor, a search may move the length scale away from the typical distance.
-LENGTH_SCALE_RANGE = 100.0
+#: how far, as a factor, a search may move the length scale below and above the typical distance.
+SHORTEST, LONGEST = 1 / 30, 100.0
+#: deviations of the logarithms of length scales and of variances from their start, in the prior of the search
+LENGTH_SCALE_DEVIATION, VARIANCE_DEVIATION = 1.0, 3.0
 
 
 def binary_likelihood(likelihood: Any, label_noise: Any) -> tuple[Factor, tuple[str, ...]]:
@@ -58,13 +60,21 @@ def suitable_kernel(kernel: Any, X: np.ndarray, *, amplitude: bool, bias: float 
     if kernel is not None:
         return as_kernel(kernel)
     typical = typical_distance(X)
-    bounds = (typical / LENGTH_SCALE_RANGE, typical * LENGTH_SCALE_RANGE)
+    bounds = (typical * SHORTEST, typical * LONGEST)
     found: Kernel = RBF(typical, length_scale_bounds=bounds)
     if amplitude:
         found = Constant(1.0) * found
     if bias > 0:
         found = found + Constant(bias).fix()
     return found
+
+
+def deviations(kernel: Any, suited: Kernel | SklearnKernel) -> np.ndarray | None:
+    """The prior of the search for the kernel made for None; a kernel of the user's has only its bounds."""
+    if kernel is not None:
+        return None
+    scales = [LENGTH_SCALE_DEVIATION if "length_scale" in name else VARIANCE_DEVIATION for name in suited.names]
+    return np.array(scales)
 
 
 def typical_distance(X: np.ndarray) -> float:

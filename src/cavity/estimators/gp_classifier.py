@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cavity.estimators.choices import as_given, binary_likelihood, fixed, suitable_kernel
+from cavity.estimators.choices import as_given, binary_likelihood, deviations, fixed, suitable_kernel
 from cavity.estimators.one_versus_rest import OneVersusRest
 from cavity.factors import Step
 from cavity.models.machines import fit_kernel_machine
@@ -68,6 +68,7 @@ class GPClassifier(OneVersusRest):
         return fit_kernel_machine(
             merged.X,
             merged.y,
+            deviations=None if not self.optimize else deviations(self.kernel, kernel),
             kernel=kernel if self.optimize or not free else fixed(kernel),
             factor=factor,
             copies=merged.copies,

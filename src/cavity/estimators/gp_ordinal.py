@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cavity.estimators.base import LatentGaussianEstimator, leave_one_out
-from cavity.estimators.choices import as_given, fixed, plain, suitable_kernel
+from cavity.estimators.choices import as_given, deviations, fixed, plain, suitable_kernel
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.estimators.weights import class_weights, sample_weights
 from cavity.factors import OrdinalProbit
@@ -87,6 +87,7 @@ class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
         machine = fit_kernel_machine(
             merged.X,
             merged.y,
+            deviations=None if not self.optimize else deviations(self.kernel, kernel),
             kernel=kernel if self.optimize or not free else fixed(kernel),
             factor=factor,
             copies=merged.copies,

@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from cavity.estimators.base import LatentGaussianEstimator, leave_one_out
-from cavity.estimators.choices import as_given, fixed, plain, suitable_kernel
+from cavity.estimators.choices import as_given, deviations, fixed, plain, suitable_kernel
 from cavity.estimators.weights import sample_weights
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
 from cavity.models.machines import fit_kernel_machine
@@ -88,6 +88,7 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
         machine = fit_kernel_machine(
             merged.X,
             merged.y,
+            deviations=None if not self.optimize else deviations(self.kernel, kernel),
             kernel=kernel if self.optimize or not free else fixed(kernel),
             factor=factor,
             copies=merged.copies,

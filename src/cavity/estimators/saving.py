@@ -95,7 +95,8 @@ def load(path: str | os.PathLike[str]) -> Any:
             prefix = f"machine{number}/"
             parts = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
             extra = (from_spec,) if own["kind"] == "KernelMachine" else ()
-            machines.append(MACHINES[own["kind"]].from_state(own, parts, *extra))
+            machine = MACHINES[own["kind"]].from_state(own, parts, *extra)
+            machines.append(dataclasses.replace(machine, factor=with_arrays(machine.factor)))
         estimator._summarise(machines)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise StorageError(f"{path} is damaged: it does not describe a fitted {kind} ({error}).") from None
@@ -113,6 +114,12 @@ def from_array(key: str, array: np.ndarray) -> np.ndarray:
     return array.astype(object) if key == "feature_names_in_" else array
 
 
+def with_arrays(factor: Any) -> Any:
+    """A likelihood whose vectors, lists in JSON, are arrays again."""
+    fields = {field.name: getattr(factor, field.name) for field in dataclasses.fields(factor)}
+    return dataclasses.replace(factor, **{k: np.asarray(v, float) for k, v in fields.items() if isinstance(v, list)})
+
+
 def encode(name: str, value: Any) -> Any:
     """A parameter of an estimator as JSON; what is not plain becomes a dictionary with one key that says what it is."""
     if isinstance(value, np.generic | np.ndarray):
@@ -125,8 +132,8 @@ def encode(name: str, value: Any) -> Any:
         return {"factor": factor_spec(value)}
     if isinstance(value, dict):
         return {"pairs": [[encode(name, key), encode(name, item)] for key, item in value.items()]}
-    if isinstance(value, list | tuple):
-        return {"list": [encode(name, item) for item in value]}
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [encode(name, item) for item in value]}
     if METHOD_PARTS.get(type(value).__name__) is type(value):
         fields = {field.name: encode(name, getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"part": type(value).__name__, "fields": fields}
@@ -140,9 +147,10 @@ def decode(value: Any) -> Any:
     if "kernel" in value:
         return as_given(from_spec(value["kernel"]))
     if "factor" in value:
-        return factor_from_spec(value["factor"])
+        return with_arrays(factor_from_spec(value["factor"]))
     if "pairs" in value:
         return {decode(key): decode(item) for key, item in value["pairs"]}
-    if "list" in value:
-        return tuple(decode(item) for item in value["list"])
+    for kind in (list, tuple):
+        if kind.__name__ in value:
+            return kind(decode(item) for item in value[kind.__name__])
     return METHOD_PARTS[value["part"]](**{key: decode(item) for key, item in value["fields"].items()})

@@ -3,13 +3,14 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference.loop import Report, State, advance, begin
+from cavity.inference.loop import Report, State, advance_anew, advance_in_place, begin
 from cavity.inference.methods import EP, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import CODES, Solution, Status
@@ -54,6 +55,7 @@ def infer(
     method = EP() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be made by EP(), ADF(), PowerEP(...) or RestrictedEP(); found {method!r}.")
+    method.checked()
     if max_seconds is not None:
         checks.positive("max_seconds", max_seconds)
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
@@ -65,7 +67,7 @@ def infer(
         if is_traced((assembled, sites, key)):
             assembled = in_double(assembled)
             state = begin(assembled, method, sites, key)
-            state, report, evidence = advance(assembled, method, state, jnp.asarray(method.max_sweeps), key)
+            state, report, evidence = advance_anew(assembled, method, state, jnp.asarray(method.max_sweeps), key)
             return close(assembled, method, state, report, evidence)
         return drive(assembled, method, sites, key, max_seconds, callback)
 
@@ -87,34 +89,54 @@ def drive(
     max_seconds: float | None,
     callback: Callable[[Solution], Any] | None,
 ) -> Solution:
-    """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else by the clock."""
+    """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else by the clock.
+
+    An interruption ends the run after the chunk it meets.
+    """
     began = time.perf_counter()
     state = begin(problem, method, sites, key)
-    single_steps = callback is not None or max_seconds is not None
-    chunk, solution = 1, None
-    try:
-        while True:
-            before, done = time.perf_counter(), int(state.sweep)
-            last = min(done + chunk, method.max_sweeps)
-            state, report, evidence = jax.block_until_ready(advance(problem, method, state, jnp.asarray(last), key))
-            now = time.perf_counter()
-            ended = Status.MAX_SWEEPS
-            if not bool(state.finished) and int(state.sweep) < method.max_sweeps:
-                out_of_time = max_seconds is not None and now - began >= max_seconds
-                ended = Status.TIME_BUDGET if out_of_time else Status.RUNNING
-            closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)
-            solution = trimmed(to_numpy(closed))
+    # Somebody who listens is handed every state, so it must outlive the next chunk.
+    advance = advance_in_place if callback is None else advance_anew
+    chunk, done, reached = 1, 0, None
+    while True:
+        before, last = time.perf_counter(), jnp.asarray(min(done + chunk, method.max_sweeps))
+        arrived: list[tuple[State, Report, jax.Array]] = []
+        interrupted = False
+        try:
+            # The list takes the result before an interruption can come between: what it replaces is gone by then.
+            arrived[:] = map(partial(advance, problem, method, last_sweep=last, key=key), (state,))
+            jax.block_until_ready(arrived)
+        except KeyboardInterrupt:
+            interrupted = True  # what has begun is short and is waited for below
+        if interrupted and not arrived and (reached is None or is_deleted(state)):
+            raise KeyboardInterrupt
+        reached = arrived[0] if arrived else reached
+        assert reached is not None
+        state, report, evidence = reached
+        now, made = time.perf_counter(), int(state.sweep) - done
+        done += made
+        ended = Status.MAX_SWEEPS
+        if not bool(state.finished) and done < method.max_sweeps:
+            out_of_time = max_seconds is not None and now - began >= max_seconds
+            ended = Status.INTERRUPTED if interrupted else Status.TIME_BUDGET if out_of_time else Status.RUNNING
+        if callback is None and ended is Status.RUNNING:
+            # The first chunk's time holds the compilation, so it can only make the second one too short.
+            chunk = 1 if max_seconds is not None else max(1, int(CHUNK_SECONDS * made / (now - before)))
+            continue
+        closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)
+        solution = trimmed(to_numpy(closed))
+        try:
             if callback is not None:
                 callback(solution)
-            if ended is not Status.RUNNING:
-                return solution
-            if not single_steps:
-                # The first chunk's time holds the compilation, so it can only make the second one too short.
-                chunk = max(1, int(CHUNK_SECONDS * (int(state.sweep) - done) / (now - before)))
-    except KeyboardInterrupt:
-        if solution is None:
-            raise
-        return solution.interrupted()
+        except KeyboardInterrupt:
+            return solution.interrupted()
+        if ended is not Status.RUNNING:
+            return solution.interrupted() if interrupted else solution
+
+
+def is_deleted(state: State) -> bool:
+    """Whether the memory of the state was taken over by a later one."""
+    return any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
 
 
 def close(

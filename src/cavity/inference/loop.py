@@ -20,6 +20,9 @@ from cavity.inference.schedule import Table
 #: a step that would make q improper is halved at most this often before the block keeps its old sites.
 MAX_HALVINGS = 20
 
+#: the share of a step that a site of many copies takes at least.
+SHORTEST_SHARE = 0.25
+
 #: sites are measured this many at a time, so that node arrays of a quadrature stay small.
 MEASURE_BATCH = 1024
 
@@ -126,9 +129,15 @@ def mismatch_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> j
 
 
 def step_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.Array:
-    """The damped change of every site; none where the trial failed or the row is padding."""
+    """The damped change of every site; none where the trial failed or the row is padding.
+
+    Copies of a site move together, each by the full step of one: as far as that, q would overshoot. They share it.
+    """
     usable = trial.usable & (rows.which < group.size)
-    return jnp.where(usable[..., None], method.damping * (trial.message / method.power - rows.site), 0.0)
+    step = method.damping
+    if group.multiplicity is not None and not group.at_most_one:
+        step = step * jnp.maximum(1.0 / jnp.maximum(rows.copies, 1.0), SHORTEST_SHARE)[..., None]
+    return jnp.where(usable[..., None], step * (trial.message / method.power - rows.site), 0.0)
 
 
 def visit(
@@ -399,13 +408,12 @@ def is_settled(mismatch: tuple[jax.Array, ...], tol: float) -> jax.Array:
     return jnp.all((together <= tol) | jnp.isinf(together))
 
 
-@partial(jax.jit, static_argnames="method")
+@jax.jit
 def begin(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, key: jax.Array) -> State:
     """Compiled `start`."""
     return start(problem, method, init, key)
 
 
-@partial(jax.jit, static_argnames="method")
 def advance(
     problem: Problem, method: Method, state: State, last_sweep: jax.Array, key: jax.Array
 ) -> tuple[State, Report, jax.Array]:
@@ -433,3 +441,8 @@ def advance(
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
     return state, report, log_evidence(problem, state.q, state.log_scales)
+
+
+#: `advance` compiled; the second takes over the memory of the state it is given, which is gone afterwards
+advance_anew = jax.jit(advance)
+advance_in_place = jax.jit(advance, donate_argnames="state")

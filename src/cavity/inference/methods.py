@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import jax
+
 from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.schedule import Schedule
 from cavity.numerics import checks
@@ -9,7 +11,7 @@ from cavity.numerics import checks
 
 @dataclass(frozen=True)
 class Method:
-    """What the loop needs to know; hashable, static under `jit`.
+    """What the loop needs to know. A pytree whose leaves are damping and tolerance: other values compile nothing anew.
 
     damping: the step from the old site to the new one in natural parameters, 1 for the full step.
     schedule: None leaves it to the problem; most are visited in order.
@@ -24,7 +26,8 @@ class Method:
     max_sweeps: int
     tol: float
 
-    def __post_init__(self) -> None:
+    def checked(self) -> "Method":
+        """Itself, after refusing what cannot be run. Not done on construction: JAX rebuilds it with other leaves."""
         if self.schedule is not None and not isinstance(self.schedule, Schedule):
             raise TypeError(f"schedule must be a Schedule such as cavity.Parallel(); found {self.schedule!r}.")
         if not isinstance(self.projection, Projection):
@@ -37,6 +40,7 @@ class Method:
             raise ValueError(f"max_sweeps must be a whole number of at least 1; found {self.max_sweeps!r}.")
         if not checks.number("tol", self.tol) > 0:
             raise ValueError(f"tol must be positive; found {self.tol}.")
+        return self
 
     @property
     def single_pass(self) -> bool:
@@ -44,9 +48,14 @@ class Method:
         return self.name == "ADF"
 
 
+jax.tree_util.register_dataclass(
+    Method, data_fields=["damping", "tol"], meta_fields=["name", "projection", "schedule", "power", "max_sweeps"]
+)
+
+
 def ADF(*, schedule: Schedule | None = None, projection: Projection = Matched()) -> Method:
     """Assumed-density filtering: one pass from flat sites (thesis 3.1)."""
-    return Method("ADF", projection, schedule, power=1.0, damping=1.0, max_sweeps=1, tol=1e-8)
+    return Method("ADF", projection, schedule, power=1.0, damping=1.0, max_sweeps=1, tol=1e-8).checked()
 
 
 def EP(
@@ -58,7 +67,7 @@ def EP(
     projection: Projection = Matched(),
 ) -> Method:
     """Expectation propagation (thesis 3.2)."""
-    return Method("EP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol)
+    return Method("EP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol).checked()
 
 
 def PowerEP(
@@ -76,7 +85,9 @@ def PowerEP(
     """
     power = checks.number("power", power)
     damping = min(power, 1.0) if damping is None else damping
-    return Method("PowerEP", Matched(), schedule, power=power, damping=damping, max_sweeps=max_sweeps, tol=tol)
+    return Method(
+        "PowerEP", Matched(), schedule, power=power, damping=damping, max_sweeps=max_sweeps, tol=tol
+    ).checked()
 
 
 def RestrictedEP(
@@ -89,4 +100,6 @@ def RestrictedEP(
 ) -> Method:
     """EP whose sites are kept proper inside the projection (3.2.1); `printed`: the thesis's v = 1e8 in place of ∞."""
     projection = Restricted(floor=1e-8 if printed else 0.0)
-    return Method("RestrictedEP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol)
+    return Method(
+        "RestrictedEP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol
+    ).checked()

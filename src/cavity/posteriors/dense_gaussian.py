@@ -36,12 +36,13 @@ class KernelPrior(NamedTuple):
 class Dense(NamedTuple):
     """q: mean and marginal variances of the latents; covariance = K − (factor · signs) factorᵀ.
 
+    factor: its rows window by window, as a pass in order reads them: its products then need no copies.
     weights: α with mean = K α. log_partition: log ∫ prior ∏ sites, sites without their scales.
     """
 
     mean: jax.Array
     variance: jax.Array
-    factor: jax.Array
+    factor: tuple[jax.Array, ...]
     signs: jax.Array
     weights: jax.Array
     log_partition: jax.Array
@@ -52,7 +53,6 @@ class Pass(NamedTuple):
     """A sequential pass on its way: q's mean and factor in visiting order, and the columns of the windows closed.
 
     order: the latents in visiting order; None where that is their own, so that nothing is gathered.
-    factor: its rows, window by window, so that products with them need no copies.
     q's covariance is K − (factor · signs) factorᵀ − (columns · column_signs) columnsᵀ in the rows still to come.
     """
 
@@ -95,7 +95,8 @@ class DenseGaussian(Posterior):
         variance = jnp.diagonal(k) - jnp.sum(signs * stage.factor**2, axis=1)
         log_partition = 0.5 * nu @ mean - jnp.sum(jnp.log(jnp.diagonal(lower))) - stage.log_det
         proper = jnp.isfinite(log_partition) & jnp.all(jnp.isfinite(mean)) & jnp.all(variance > 0)
-        return Dense(mean, variance, stage.factor, signs, alpha, log_partition, proper)
+        blocks = cut(stage.factor, window_sizes(k.shape[0])[0])
+        return Dense(mean, variance, blocks, signs, alpha, log_partition, proper)
 
     def marginals(self, prior: Any, q: Dense, scope: Any, index: jax.Array) -> jax.Array:
         precision = 1.0 / q.variance[index]
@@ -105,14 +106,13 @@ class DenseGaussian(Posterior):
         return window_sizes(size)
 
     def begin(self, prior: KernelPrior, q: Dense, scope: Any, order: Any, width: int) -> Pass:
+        # What is not filled is not read. Made of a number of q, the zeros are not kept in memory through a loop.
+        columns, signs = jnp.full((order.size, order.size), 0.0 * q.mean[0]), jnp.zeros(order.size)
         in_order = isinstance(order, np.ndarray) and np.array_equal(order, np.arange(q.mean.size))
-        starts = range(0, order.size, width)
-        factor = tuple(
-            q.factor[start : start + width] if in_order else q.factor[order[start : start + width]] for start in starts
-        )
-        columns, signs = jnp.zeros((order.size, order.size)), jnp.zeros(order.size)
-        mean = q.mean if in_order else q.mean[order]
-        return Pass(None if in_order else jnp.asarray(order), mean, factor, q.signs, columns, signs)
+        if in_order and width == q.factor[0].shape[0]:
+            return Pass(None, q.mean, q.factor, q.signs, columns, signs)
+        factor = cut(jnp.concatenate(q.factor)[order], width)
+        return Pass(jnp.asarray(order), q.mean[order], factor, q.signs, columns, signs)
 
     def open(self, prior: KernelPrior, passed: Any, scope: Any, number: jax.Array, index: jax.Array) -> Window:
         if isinstance(passed, Window):
@@ -190,7 +190,13 @@ class DenseGaussian(Posterior):
 
 def covariance(prior: KernelPrior, q: Dense) -> jax.Array:
     """K − (F · signs) Fᵀ."""
-    return prior.covariance - (q.factor * q.signs) @ q.factor.T
+    factor = jnp.concatenate(q.factor)
+    return prior.covariance - (factor * q.signs) @ factor.T
+
+
+def cut(rows: jax.Array, width: int) -> tuple[jax.Array, ...]:
+    """Blocks of `width` rows; the last one may have fewer."""
+    return tuple(rows[start : start + width] for start in range(0, rows.shape[0], width))
 
 
 class Stage(NamedTuple):
@@ -224,14 +230,22 @@ def factorise(k: jax.Array, nu: jax.Array, tau: jax.Array, *, with_response: boo
     """The factor L of the positive sites, and the stage with all sites."""
     size = k.shape[0]
     root = jnp.sqrt(jnp.maximum(tau, 0.0))
-    lower = cholesky(jnp.eye(size) + root[:, None] * k * root)
+    # K is symmetric: read by columns, as LAPACK wants it, its transpose needs no copy. The same holds for the factor.
+    lower = cholesky(plus_identity(root[:, None] * k * root).T)
     response = divide_right(jnp.diag(root), lower) if with_response else None
     mean, weights = first_mean(k, lower, tau, nu)
-    first = Stage(divide_right(k * root, lower), mean, weights, jnp.zeros(()), tau, response)
+    factor = solve_triangular(lower, (k * root).T).T
+    first = Stage(factor, mean, weights, jnp.zeros(()), tau, response)
     most = min(max(32, size // 8), size)
     return lower, jax.lax.while_loop(
         lambda stage: jnp.any(stage.left < 0), lambda stage: with_negative(k, tau, stage, most), first
     )
+
+
+def plus_identity(matrix: jax.Array) -> jax.Array:
+    """matrix + I, as a choice of entries: an identity matrix of its own would be kept in memory through a loop."""
+    diagonal = jnp.arange(matrix.shape[0])[:, None] == jnp.arange(matrix.shape[0])
+    return jnp.where(diagonal, matrix + 1.0, matrix)
 
 
 def with_negative(k: jax.Array, tau: jax.Array, stage: Stage, most: int) -> Stage:
@@ -241,7 +255,7 @@ def with_negative(k: jax.Array, tau: jax.Array, stage: Stage, most: int) -> Stag
     # The factor's columns of sites not yet taken in are zero, whatever their sign.
     known = (stage.factor[index] * signs_of(tau)).T
     rows = (k[:, index] - stage.factor @ known) * root
-    lower = cholesky(jnp.eye(most) - root[:, None] * rows[index])
+    lower = cholesky(plus_identity(-root[:, None] * rows[index]))
     place = jnp.where(root > 0, index, k.shape[0])
     added = divide_right(rows, lower)
     response = stage.response

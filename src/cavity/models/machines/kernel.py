@@ -19,7 +19,7 @@ from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian import covariance_matrix
 from cavity.models.machines.gradient import covariance_gradient, likelihood_gradient
 from cavity.models.machines.padding import bucket, padded, padded_with_zeros
-from cavity.models.machines.parameters import as_numbers, bounds, check_free, pack, unpack
+from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
 from cavity.models.machines.record import (
     Account,
     account,
@@ -119,6 +119,7 @@ def fit_kernel_machine(
     method: Method | None = None,
     optimize: bool = True,
     free: tuple[str, ...] = (),
+    deviations: Any = None,
     restarts: int = 0,
     seed: int = 0,
     progress: Callable[..., Any] | None = None,
@@ -127,6 +128,7 @@ def fit_kernel_machine(
 
     method: None tries EP, then damped EP, then Power EP (`account.method` says which was kept); a method is used alone.
     copies: how many equal observations a row stands for. exponents: the power its factor is raised to.
+    deviations: of a normal prior on the kernel's theta around its start, one a number; None or infinite: flat.
     progress: called with every `Evaluation` of the search.
     """
     began = time.perf_counter()
@@ -164,12 +166,20 @@ def fit_kernel_machine(
             parts.append(np.asarray(found))
         return np.concatenate(parts)
 
+    wide = np.full(kernel.theta.size, np.inf) if deviations is None else np.asarray(deviations, float)
+
+    def prior(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        own, likelihood = split(vector)
+        value, gradient = log_prior(term, free, likelihood)
+        away = (own - kernel.theta) / wide
+        return value - 0.5 * float(away @ away), np.concatenate([-away / wide, gradient])
+
     vector = np.concatenate([kernel.theta, pack(term, free)])
     limits = np.concatenate([kernel.bounds, bounds(term, free)])
     history: list[dict[str, Any]] = []
     warm = None
     if optimize and vector.size:
-        search = Search(build, slope, method, progress)
+        search = Search(build, slope, method, prior, progress)
         best = maximise(search, vector, limits, restarts, seed)
         history = search.history
         if best is not None:

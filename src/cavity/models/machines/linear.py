@@ -19,7 +19,7 @@ from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian import weight_precision, weight_schedule
 from cavity.models.machines.gradient import likelihood_gradient, precision_gradient
 from cavity.models.machines.padding import bucket, padded, padded_with_zeros
-from cavity.models.machines.parameters import as_numbers, bounds, check_free, pack, unpack
+from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
 from cavity.models.machines.record import (
     Account,
     account,
@@ -130,12 +130,16 @@ def fit_linear_machine(
             parts.append(np.asarray(found))
         return np.concatenate(parts)
 
+    def prior(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = log_prior(rows.term, likelihood_free, split(vector)[1])
+        return value, np.concatenate([np.zeros(int(scaled)), gradient])
+
     vector = np.concatenate([np.zeros(int(scaled)), pack(rows.term, likelihood_free)])
     limits = np.concatenate([np.log([VARIANCES] * int(scaled)).reshape(-1, 2), bounds(rows.term, likelihood_free)])
     history: list[dict[str, Any]] = []
     warm = None
     if optimize and vector.size:
-        search = Search(build, slope, method, progress)
+        search = Search(build, slope, method, prior, progress)
         best = maximise(search, vector, limits, 0, seed)
         history = search.history
         if best is not None:

@@ -70,6 +70,21 @@ def unpack(factor: Factor, free: tuple[str, ...], vector: Any) -> Factor:
     return with_inner(factor, dataclasses.replace(inner(factor), **changes))
 
 
+def log_prior(factor: Factor, free: tuple[str, ...], vector: np.ndarray) -> tuple[float, np.ndarray]:
+    """Log density of the free parameters, up to a constant, and its gradient: 1 − 2ε for label noise ε, flat else.
+
+    Few data explain any labels as noise, ε near ½; the prior says that most labels are right.
+    """
+    value, gradient, start = 0.0, np.zeros(np.size(vector)), 0
+    for name in free:
+        if name == "label_noise":
+            noise = float(np.exp(vector[start]))
+            value += float(np.log1p(-2.0 * noise))
+            gradient[start] = -2.0 * noise / (1.0 - 2.0 * noise)
+        start += np.size(getattr(inner(factor), name))
+    return value, gradient
+
+
 def as_numbers(factor: Factor) -> Factor:
     """The factor with its parameters as plain numbers, or arrays where they are vectors."""
     return jax.tree.map(lambda leaf: float(leaf) if np.ndim(leaf) == 0 else np.asarray(leaf, float), factor)

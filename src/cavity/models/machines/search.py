@@ -13,48 +13,61 @@ from scipy.optimize import minimize
 
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method, PowerEP
-from cavity.inference.problem import Problem
-from cavity.inference.solution import Solution
+from cavity.inference.problem import IN_ORDER, Problem
+from cavity.inference.solution import Solution, Status
 
 #: the search stops when the log evidence rises by less than this share of itself, or the gradient is this small
 RELATIVE, GRADIENT = 1e-7, 1e-3
 #: the moment mismatch asked of the runs of the search; the last one is made with the method's own
 SEARCH_TOL, DEFAULT_TOL = 1e-6, 1e-8
+#: points tried around a start that is refused
+NEARBY = 8
 #: curvature of the bowl shown for a refused point, in nats per squared unit of log parameters
 BOWL = 1e3
 
 
-def rungs(method: Method | None, tol: float) -> list[Method]:
-    """What is tried in turn: the method asked for; or EP, damped EP, and Power EP, with a fixed point of its own."""
+def rungs(problem: Problem, method: Method | None, tol: float) -> list[Method]:
+    """What is tried in turn: the method asked for; or EP, damped EP, and Power EP, with a fixed point of its own.
+
+    Where the problem suggests parallel visits, sequential ones follow before Power EP.
+    """
     if method is not None:
         return [dataclasses.replace(method, tol=max(method.tol, tol))]
-    return [EP(max_sweeps=100, tol=tol), EP(damping=0.5, tol=tol), PowerEP(0.5, max_sweeps=500, tol=tol)]
+    # Plain and damped share a compiled program: they differ in their damping alone.
+    steps = [EP(max_sweeps=150, damping=step, tol=tol) for step in (1.0, 0.5)]
+    if problem.schedule != IN_ORDER:
+        steps += [dataclasses.replace(step, schedule=IN_ORDER) for step in steps]
+    return [*steps, PowerEP(0.5, max_sweeps=500, tol=tol)]
 
 
 def solve(problem: Problem, method: Method | None, init: Solution | None) -> tuple[Solution, Method]:
     """A solution by the method, or by the first of the default ones that converges; and which that was."""
-    return first_converged(problem, rungs(method, DEFAULT_TOL if method is None else method.tol), init)
+    return first_converged(problem, rungs(problem, method, DEFAULT_TOL if method is None else method.tol), init)
 
 
 def first_converged(problem: Problem, methods: list[Method], init: Solution | None) -> tuple[Solution, Method]:
     """The first run that converges, of each method from `init` and then from flat sites; the last where none does."""
     runs = [(method, start) for method in methods for start in ((init, None) if init is not None else (None,))]
-    for method, start in runs[:-1]:
-        solution = infer(problem, method, init=start)
+    (method, start), *others = runs
+    solution = infer(problem, method, init=start)
+    for other, start in others:
+        if solution.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
         if solution.converged:
-            return solution, method
-    method, start = runs[-1]
-    return infer(problem, method, init=start), method
+            break
+        solution, method = infer(problem, other, init=start), other
+    return solution, method
 
 
 @dataclasses.dataclass
 class Evaluation:
-    """One evaluated point; `solution` is None where it was refused."""
+    """One evaluated point; `solution` is None where it was refused. target: log evidence plus log prior."""
 
     vector: np.ndarray
     solution: Solution | None
     log_evidence: float
     gradient: np.ndarray
+    target: float
 
 
 @dataclasses.dataclass
@@ -62,11 +75,13 @@ class Search:
     """The function handed to the optimiser, with its memory: warm sites, the last good point, the best, the history.
 
     build: from a vector of hyperparameters to a problem. slope: gradient of the log evidence for a converged solution.
+    log_prior: of a vector, with its gradient; what is maximised is evidence times prior.
     """
 
     build: Callable[[np.ndarray], Problem]
     slope: Callable[[np.ndarray, Solution], np.ndarray]
     method: Method | None
+    log_prior: Callable[[np.ndarray], tuple[float, np.ndarray]]
     progress: Callable[[Evaluation], Any] | None = None
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     last: Evaluation | None = None
@@ -75,45 +90,65 @@ class Search:
     def run(self, vector: np.ndarray) -> Solution:
         """A solution at `vector`, from the last sites if there are any."""
         problem, warm = self.build(vector), None if self.last is None else self.last.solution
-        methods = rungs(self.method, SEARCH_TOL)
-        return first_converged(problem, methods[: 2 if self.method is None else 1], warm)[0]
+        methods = [
+            each for each in rungs(problem, self.method, SEARCH_TOL) if each.power == 1 or self.method is not None
+        ]
+        return first_converged(problem, methods, warm)[0]
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """(−log evidence, −gradient), or the bowl for a refused point."""
+        """(−log evidence − log prior, its gradient), or the bowl for a refused point."""
         vector = np.array(vector, float)
+        if self.last is not None and np.array_equal(vector, self.last.vector):
+            return -self.last.target, -(self.last.gradient + self.log_prior(vector)[1])
         solution = self.run(vector)
         value = float(solution.log_evidence)
         good = bool(solution.converged) and np.isfinite(value)
         gradient = self.slope(vector, solution) if good else np.full(vector.size, np.nan)
         good = good and bool(np.isfinite(gradient).all())
         self.history.append({"theta": vector.tolist(), "log_evidence": value if good else None, "refused": not good})
-        evaluation = Evaluation(vector, solution if good else None, value, gradient)
+        shift, tilt = self.log_prior(vector)
+        evaluation = Evaluation(vector, solution if good else None, value, gradient, value + shift)
         if self.progress is not None:
             self.progress(evaluation)
         if not good:
             if self.last is None:
                 return 0.0, np.zeros(vector.size)
             away = vector - self.last.vector
-            return -self.last.log_evidence + 1.0 + BOWL * float(away @ away), 2 * BOWL * away
+            return -self.last.target + 1.0 + BOWL * float(away @ away), 2 * BOWL * away
         self.last = evaluation
-        if self.best is None or value > self.best.log_evidence:
+        if self.best is None or evaluation.target > self.best.target:
             self.best = evaluation
-        return -value, -gradient
+        return -evaluation.target, -(gradient + tilt)
+
+
+def usable_start(search: Search, start: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """`start`, or where a run from there reaches no fixed point, the first of some points around it that does.
+
+    A refused point has no slope to leave it by. The points are fixed, so that a fit needs no random numbers.
+    """
+    around = np.random.default_rng(0).normal(size=(NEARBY, start.size))
+    for point in (start, *np.clip(start + around, bounds[:, 0], bounds[:, 1])):
+        search(point)
+        if search.last is not None:
+            return point
+    return start
 
 
 def maximise(search: Search, start: np.ndarray, bounds: np.ndarray, restarts: int, seed: int) -> Evaluation | None:
     """The best point found from `start` and from `restarts` further ones drawn uniformly within the bounds."""
     rng = np.random.default_rng(seed)
-    starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
-    starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
-    for point in starts:
+    points = [start, *(rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts))]
+    for point in points:
         search.last = None
+        first = usable_start(search, np.clip(point, bounds[:, 0], bounds[:, 1]), bounds)
+        # The first step of L-BFGS-B is as long as the gradient; scaled, it is about one unit of log parameters.
+        scale = 1.0 / max(1.0, float(np.linalg.norm(search(first)[1])))
         minimize(
-            search,
-            point,
+            lambda vector, scale=scale: tuple(scale * part for part in search(vector)),
+            first,
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"ftol": RELATIVE, "gtol": GRADIENT, "maxiter": 100, "maxfun": 100},
+            options={"ftol": RELATIVE, "gtol": GRADIENT * scale, "maxiter": 100, "maxfun": 100},
         )
     return search.best

@@ -1,0 +1,146 @@
+"""`cavity select`: models of the same labels compared by their evidence (thesis 5.7), and forward feature selection."""
+
+import dataclasses
+import shlex
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from cavity.cli.candidates import KERNELS, LIKELIHOODS, Candidate
+from cavity.cli.endings import in_a_sentence, printable
+from cavity.cli.fit import (
+    Categorical,
+    DataFile,
+    Ignore,
+    Label,
+    Method,
+    Missing,
+    Noise,
+    Optimize,
+    Seed,
+    Separator,
+    Standardize,
+    evidence,
+    prepared,
+    shown,
+)
+from cavity.estimators import select_features
+from cavity.reports import Table, UnitProgress, show
+from cavity.reports.classifier_report import Evidence, evidence_table
+
+#: kernels tried where none are named
+TRIED = ("rbf", "matern", "poly", "linear")
+#: factors on the median distance of two rows
+WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def select(
+    data: DataFile,
+    label: Label,
+    kernel: Annotated[
+        list[str] | None, typer.Option(help=f"A kernel to try, of {', '.join(KERNELS)}. May be repeated.")
+    ] = None,
+    likelihood: Annotated[
+        list[str] | None, typer.Option(help=f"A likelihood to try, of {', '.join(LIKELIHOODS)}. May be repeated.")
+    ] = None,
+    features: Annotated[
+        bool, typer.Option("--features", help="Take features one after another while the evidence rises.")
+    ] = False,
+    label_noise: Noise = "auto",
+    method: Method = "auto",
+    optimize: Optimize = True,
+    categorical: Categorical = None,
+    ignore: Ignore = None,
+    missing: Missing = "error",
+    standardize: Standardize = True,
+    separator: Separator = ",",
+    seed: Seed = 0,
+) -> None:
+    """Compare kernels, likelihoods and widths by their log evidence, and name the best.
+
+    All kernels are tried with all likelihoods, four and three of them where none are named. Widths are those of the
+    Gaussian kernel, held fixed at multiples of the median distance of two rows. With --features also which columns.
+    Nothing is written.
+    """
+    console = Console()
+    with in_a_sentence("Stopped."):
+        candidates = [
+            Candidate(one, other, label_noise, method, optimize, seed)
+            for one in dict.fromkeys(kernel or TRIED)
+            for other in dict.fromkeys(likelihood or LIKELIHOODS)
+        ]
+        recipe, _, X, y = prepared(data, label, categorical, ignore, missing, standardize, separator)
+        rows = compared({f"{one.kernel}, {one.likelihood}": one for one in candidates}, X, y, console)
+        show(evidence_table(rows, "Kernels and likelihoods"), console)
+        best = chosen(rows, candidates)
+        widths = {
+            f"rbf, {best.likelihood}, width {factor:g} × median": dataclasses.replace(best, kernel="rbf", width=factor)
+            for factor in WIDTHS
+        }
+        show(evidence_table(compared(widths, X, y, console), "Widths"), console)
+        command = f"--label {shlex.quote(label)} --kernel {best.kernel} --likelihood {best.likelihood}"
+        words = f"Best: {best.kernel}, {best.likelihood}. Fit it with: cavity fit {shlex.quote(str(data))} {command}"
+        if features:
+            show_features(best, X, y, recipe.features, console)
+        console.print(Text(printable(f"{words} --out model.npz")), soft_wrap=True)
+
+
+def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, console: Console) -> list[Evidence]:
+    """The evidences of models, one after another."""
+    rows = []
+    with UnitProgress("compiling and fitting", len(candidates), console=console) as progress:
+        for name, candidate in candidates.items():
+            progress.begin(name)
+            rows.append(evidence(name, candidate, X, y))
+            progress.finish()
+    return rows
+
+
+def chosen(rows: list[Evidence], candidates: list[Candidate]) -> Candidate:
+    """The candidate with the largest evidence that can be relied on; the first of equals."""
+    known = [place for place, row in enumerate(rows) if row.log_evidence is not None and row.settled]
+    if not known:
+        raise ValueError("None of the models reached a fixed point, so none is the best; try --label-noise auto.")
+    return candidates[max(known, key=lambda place: rows[place].log_evidence or 0.0)]
+
+
+def show_features(best: Candidate, X: np.ndarray, y: np.ndarray, names: tuple[str, ...], console: Console) -> None:
+    """Forward selection with the best model, and the features it takes."""
+    kind = dataclasses.replace(best, kernel="rbf") if best.kernel == "ard" else best
+    estimator = adapting(kind, X)
+    with UnitProgress("features", X.shape[1] * (X.shape[1] + 1) // 2, console=console) as progress:
+        selection = select_features(estimator, X, y, progress=stepper(progress))
+    show(shown(feature_table(selection, names)), console)
+    words = ", ".join(repr(names[feature]) for feature in selection.features)
+    line = f"Features: {words}, with log evidence {selection.log_evidence:.3f} for {kind.kernel}, {kind.likelihood}."
+    console.print(Text(printable(line)), soft_wrap=True)
+
+
+def adapting(candidate: Candidate, X: np.ndarray) -> Any:
+    """An estimator whose kernel finds its scale itself, for any number of columns, where there is one that does."""
+    estimator = candidate.estimator(X)
+    return estimator.set_params(kernel=None) if candidate.kernel == "rbf" else estimator
+
+
+def stepper(progress: UnitProgress) -> Callable[[Any], None]:
+    """What moves the bar on after every model."""
+
+    def step(row: dict[str, Any]) -> None:
+        progress.finish()
+
+    return step
+
+
+def feature_table(selection: Any, names: tuple[str, ...]) -> Table:
+    """The features in the order they were taken, with the evidence of the model they make."""
+    evidences = {row["features"]: row["log_evidence"] for row in selection.table}
+    rows: list[tuple[Any, ...]] = []
+    for count in range(1, len(selection.features) + 1):
+        taken = selection.features[:count]
+        rows.append((count, names[taken[-1]], f"{evidences[taken]:.3f}"))
+    tried = len(selection.table)
+    return Table("Features", ("taken", "feature", "log evidence"), rows, f"{tried} models were fitted.")

@@ -1,0 +1,128 @@
+"""A CSV file as text: read with the standard library, strict, every mistake named by row and column.
+
+Rows are numbered as spreadsheets and editors show them: the names are row 1, the data begin in row 2.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+#: cells that say nothing, whatever their case
+NOTHING = frozenset({"", "na", "n/a", "nan", "null", "?"})
+
+
+class Sheet(NamedTuple):
+    """Cells without the blanks around them. numbers: the row number of every row in the file."""
+
+    source: str
+    columns: tuple[str, ...]
+    numbers: tuple[int, ...]
+    rows: list[list[str]]
+
+    def column(self, name: str) -> list[str]:
+        """The cells of a column."""
+        place = self.columns.index(name)
+        return [row[place] for row in self.rows]
+
+    def place(self, row: int, column: str) -> str:
+        """Where a cell is, in words; `row` counts the rows that are here."""
+        return f"{self.source}, row {self.numbers[row]}, column {column!r}"
+
+    def require(self, option: str, names: tuple[str, ...]) -> None:
+        """Refuse names of columns that are not here."""
+        for name in names:
+            if name not in self.columns:
+                known = ", ".join(repr(column) for column in self.columns)
+                raise ValueError(f"{option} must name a column of {self.source}; there is no {name!r} among {known}.")
+
+    def without_gaps(self, names: tuple[str, ...]) -> "Sheet":
+        """The rows that say something in each of these columns."""
+        places = [self.columns.index(name) for name in names]
+        full = [not any(is_nothing(row[place]) for place in places) for row in self.rows]
+        if not any(full):
+            raise ValueError(f"{self.source} has no row without a missing value.")
+        numbers = tuple(number for number, keep in zip(self.numbers, full, strict=True) if keep)
+        return self._replace(numbers=numbers, rows=[row for row, keep in zip(self.rows, full, strict=True) if keep])
+
+
+def is_nothing(cell: str) -> bool:
+    """Whether a cell stands for a missing value."""
+    return cell.lower() in NOTHING
+
+
+def read_sheet(path: Path, separator: str = ",") -> Sheet:
+    """A file with a row of names and at least one row below it. Rows that are empty altogether are passed over."""
+    if len(separator) != 1 or separator in '"\r\n':
+        raise ValueError(f"--separator must be one character, such as ';'; found {separator!r}.")
+    # Bytes that are not UTF-8 become marks in the text, so that the cell they are in can be named.
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        records = numbered(csv.reader(file, delimiter=separator, strict=True), str(path))
+        numbers, rows, columns = [], [], None
+        for number, cells in records:
+            check_text(cells, columns, f"{path}, row {number}")
+            if columns is None:
+                columns = check_names(cells, separator, f"{path}, row {number}")
+                continue
+            check_length(cells, columns, f"{path}, row {number}")
+            numbers.append(number)
+            rows.append(cells)
+    if columns is None:
+        raise ValueError(f"{path} is empty: it must begin with a row of names.")
+    if not rows:
+        raise ValueError(f"{path} has a row of names and no row below it.")
+    return Sheet(str(path), columns, tuple(numbers), rows)
+
+
+def numbered(reader: Iterator[list[str]], source: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are not empty, with their numbers."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise ValueError(f"{source}, row {number} cannot be read as CSV: {error}.") from None
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield number, [cell.strip() for cell in cells]
+
+
+def check_text(cells: list[str], columns: tuple[str, ...] | None, place: str) -> None:
+    """Refuse bytes that are no text in UTF-8."""
+    for position, cell in enumerate(cells):
+        if "\x00" in cell or any("\udc80" <= mark <= "\udcff" for mark in cell):
+            named = columns is not None and position < len(columns)
+            column = repr(columns[position]) if columns is not None and named else str(position + 1)
+            raise ValueError(f"{place}, column {column} is not text in UTF-8: save the file in that encoding.")
+
+
+def check_names(cells: list[str], separator: str, place: str) -> tuple[str, ...]:
+    """Every column has a name of its own, and there are two at least."""
+    if len(cells) == 1:
+        other = next((mark for mark in ";\t,|" if mark != separator and mark in cells[0]), None)
+        hint = f"; is --separator {other!r} meant?" if other else ""
+        raise ValueError(f"{place} must name a label and at least one other column; found {cells[0]!r} alone{hint}.")
+    for position, name in enumerate(cells):
+        if not name:
+            raise ValueError(f"{place}, column {position + 1} has no name.")
+    name, count = Counter(cells).most_common(1)[0]
+    if count > 1:
+        positions = " and ".join(str(position + 1) for position, cell in enumerate(cells) if cell == name)
+        raise ValueError(f"{place} must name each column once; found {name!r} in columns {positions}.")
+    return tuple(cells)
+
+
+def check_length(cells: list[str], columns: tuple[str, ...], place: str) -> None:
+    """As many cells as names."""
+    if len(cells) < len(columns):
+        missing = columns[len(cells)]
+        raise ValueError(
+            f"{place} has {len(cells)} cells where there are {len(columns)} columns: column {missing!r} is missing."
+        )
+    if len(cells) > len(columns):
+        raise ValueError(
+            f"{place} has {len(cells)} cells where there are {len(columns)} columns, {columns[-1]!r} last."
+        )

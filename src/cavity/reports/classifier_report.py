@@ -1,0 +1,184 @@
+"""Tables, figures and the page about a fitted classifier."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from cavity.reports.calibration import Calibration
+from cavity.reports.figures import BLUE, GREY, STYLES, VERMILION, Figure, figure, label, legend
+from cavity.reports.findings import Findings
+from cavity.reports.html import Picture, Section, page
+from cavity.reports.tables import Table
+
+#: suspects shown on the terminal; at most so many on the page
+FEW, MANY = 10, 50
+SUSPECTS = "Suspected wrong labels"
+#: what a low probability means, for the note below the suspects
+SUSPECT_NOTE = (
+    "P(own label): what all other rows say of the label in the file, label noise included; the least probable first. "
+    "Rows are numbered as in the file, whose names are row 1."
+)
+
+
+class Evidence(NamedTuple):
+    """The log evidence of one model; None where it could not be fitted. settled: whether it can be relied on."""
+
+    name: str
+    log_evidence: float | None
+    status: str
+    settled: bool
+
+
+class Data(NamedTuple):
+    """The rows as they stand in the file, for those who look a suspect up."""
+
+    source: str
+    label: str
+    columns: Sequence[str]
+    numbers: Sequence[int]
+    cells: Sequence[Sequence[str]]
+
+
+def summary(found: Findings) -> Table:
+    """The final table of a fit."""
+    n, classes = found.probabilities.shape
+    rows = [
+        ("rows, classes", f"{n}, {classes}"),
+        ("log evidence", f"{found.log_evidence:.4f} ({found.log_evidence / n:.4f} a row)"),
+        ("training error", share(found.training_error)),
+        ("leave-one-out error", share(found.loo_error)),
+        ("calibration error", f"{found.calibration.error:.4f} (expected, leave-one-out)"),
+        ("Brier score", f"{found.calibration.brier:.4f} (leave-one-out)"),
+        ("kernel", found.kernel),
+        ("label noise", found.label_noise),
+        ("method", found.method),
+        ("status", f"{found.status}. {found.sentence}"),
+        ("sweeps", f"{found.sweeps} (last run)"),
+        ("time", f"{found.seconds:.1f} s"),
+    ]
+    return Table("Fitted", ("what", "value"), rows)
+
+
+def share(fraction: float) -> str:
+    """A fraction in per cent."""
+    return f"{100 * fraction:.2f} %"
+
+
+def suspect_table(found: Findings, data: Data, most: int, with_features: bool = True) -> Table:
+    """The rows whose own label is least probable given all others."""
+    names = data.columns if with_features else ()
+    columns = ("row", f"{data.label} (in the file)", "more probable", "P(own label)", *names)
+    rows: list[tuple[Any, ...]] = []
+    for row in found.suspects(most):
+        best = int(found.probabilities[row].argmax())
+        other = str(found.classes[best]) if best != found.codes[row] else "—"
+        known = (str(data.numbers[row]), str(found.classes[found.codes[row]]), other, f"{found.own[row]:.4f}")
+        rows.append((*known, *(data.cells[row] if with_features else ())))
+    return Table(SUSPECTS, columns, rows, SUSPECT_NOTE)
+
+
+def evidence_table(rows: Sequence[Evidence], title: str = "Log evidence") -> Table:
+    """Models with their log evidences, the largest first, and how far each lies behind it."""
+    known = sorted((row for row in rows if row.log_evidence is not None), key=lambda row: -(row.log_evidence or 0.0))
+    best = known[0].log_evidence if known else None
+    lines: list[tuple[Any, ...]] = [
+        (row.name, f"{row.log_evidence:.3f}", f"{row.log_evidence - best:.3f}", row.status)
+        for row in known
+        if row.log_evidence is not None and best is not None
+    ]
+    lines += [(row.name, None, None, row.status) for row in rows if row.log_evidence is None]
+    note = "Odds of 20 to 1 are a difference of 3."
+    return Table(title, ("model", "log evidence", "behind the best", "status"), lines, note)
+
+
+def convergence_figure(found: Findings) -> Figure:
+    """Mismatch by sweep of the last run, and the search before it where there was one; a line for each machine."""
+    searched = any(history.size for history in found.histories)
+    sheet, axes = figure(1, 2 if searched else 1)
+    ax = axes[0, -1]
+    for residuals in found.residuals:
+        ax.semilogy(np.arange(1, residuals.size + 1), np.maximum(residuals, 1e-16), **STYLES["EP"].plot())
+    label(ax, "Last run", "sweep", "largest moment mismatch met")
+    ax.locator_params(axis="x", integer=True)
+    if searched:
+        for history in found.histories:
+            axes[0, 0].plot(np.arange(1, history.size + 1), history, color=BLUE, marker="o", markersize=4)
+        label(axes[0, 0], "Search for parameters", "point tried", "log evidence")
+        axes[0, 0].locator_params(axis="x", integer=True)
+    return sheet
+
+
+def calibration_figure(found: Calibration) -> Figure:
+    """Accuracy against confidence."""
+    sheet, axes = figure(1, 1, width=5.2, height=4.4)
+    draw_calibration(axes[0, 0], found)
+    return sheet
+
+
+def draw_calibration(ax: Axes, found: Calibration) -> None:
+    """Points near the diagonal are probabilities that can be believed; the area of a point is its number of rows.
+
+    A bar is where 95 % of such points would lie if all probabilities were true.
+    """
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=":", label="perfect")
+    spread = 1.96 * np.sqrt(found.confidence * (1 - found.confidence) / found.counts)
+    low, high = np.maximum(found.confidence - spread, 0.0), np.minimum(found.confidence + spread, 1.0)
+    ax.vlines(found.confidence, low, high, color="#cccccc", linewidth=5, label="95 % if perfect")
+    sizes = 20 + 300 * found.counts / found.counts.sum()
+    ax.scatter(found.confidence, found.accuracy, s=sizes, color=BLUE, zorder=3, label="rows in a bin")
+    ax.set_xlim(float(found.confidence.min()) - 0.05, 1.02)
+    ax.set_ylim(float(min(found.accuracy.min(), low.min())) - 0.05, 1.02)
+    label(ax, "Calibration, leave-one-out", "probability of the predicted label", "share that agree")
+    legend(ax, loc="lower right", markerscale=0.5)
+
+
+def draw_ranking(ax: Axes, found: Findings, wrong: np.ndarray | None = None) -> None:
+    """All rows by the probability of their own label. wrong: (n,), labels known to be flipped, drawn on their own."""
+    order = found.suspects(len(found.codes))
+    rank = np.arange(1, order.size + 1)
+    ax.plot(rank, found.own[order], ".", color=GREY, markersize=4, label="rows")
+    if wrong is not None:
+        flipped = wrong[order]
+        ax.plot(
+            rank[flipped], found.own[order][flipped], "x", color=VERMILION, markersize=6, label="flipped on purpose"
+        )
+    label(ax, SUSPECTS, "rank", "P(own label | other rows)")
+    legend(ax)
+
+
+def evidence_figure(rows: Sequence[Evidence]) -> Figure:
+    """How far each model lies behind the best, in nats."""
+    known = sorted((row for row in rows if row.log_evidence is not None), key=lambda row: row.log_evidence or 0.0)
+    values = np.array([row.log_evidence for row in known], float)
+    sheet, axes = figure(1, 1, width=6.5, height=1.2 + 0.4 * len(known))
+    axes[0, 0].barh([row.name for row in known], values - values.max(initial=-np.inf), color=BLUE)
+    label(axes[0, 0], "Log evidence over kernels", "behind the best", "")
+    return sheet
+
+
+def classifier_page(found: Findings, data: Data, evidences: Sequence[Evidence], notes: Sequence[str]) -> str:
+    """The report as one HTML page. notes: what was warned of."""
+    ece = f"expected calibration error {found.calibration.error:.4f}, Brier score {found.calibration.brier:.4f}."
+    contradicted = int(np.sum(found.probabilities.argmax(axis=1) != found.codes))
+    sections = [
+        Section("Summary", (*notes, summary(found))),
+        Section(SUSPECTS, (suspect_table(found, data, min(max(contradicted, FEW), MANY)),)),
+        Section(
+            "Calibration",
+            (Picture(calibration_figure(found.calibration), f"From leave-one-out probabilities: {ece}"),),
+        ),
+        Section(
+            "Evidence over kernels",
+            (
+                evidence_table(evidences),
+                Picture(evidence_figure(evidences), "Log evidence of each kernel, relative to the best."),
+            ),
+        ),
+        Section(
+            "Convergence",
+            (Picture(convergence_figure(found), "The last run starts where the search for parameters ended, if any."),),
+        ),
+    ]
+    return page(f"{data.source}: {data.label}", sections)

@@ -1,0 +1,123 @@
+"""What a fitted classifier found out about its own training data, in plain numbers and words for tables and pages."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cavity.estimators.base import leave_one_out
+from cavity.kernels import Kernel
+from cavity.kernels.composite import Sum
+from cavity.models.merging import merge
+from cavity.reports.calibration import Calibration, calibration
+
+#: machines whose kernels are written out
+WRITTEN_OUT = 3
+
+
+class Findings(NamedTuple):
+    """The account of a fit.
+
+    probabilities: (n, classes), what the other rows say of each row's label as it would be observed. codes: (n,), the
+    column of the label it has. residuals, histories: for each machine, mismatch by sweep and log evidence by step of
+    the search, NaN where a step was refused.
+    """
+
+    classes: np.ndarray
+    codes: np.ndarray
+    probabilities: np.ndarray
+    training_error: float
+    calibration: Calibration
+    log_evidence: float
+    kernel: str
+    label_noise: str
+    method: str
+    status: str
+    sentence: str
+    sweeps: int
+    seconds: float
+    residuals: list[np.ndarray]
+    histories: list[np.ndarray]
+
+    @property
+    def own(self) -> np.ndarray:
+        """Leave-one-out probability of every row's own label."""
+        return self.probabilities[np.arange(len(self.codes)), self.codes]
+
+    @property
+    def loo_error(self) -> float:
+        """Share of rows whose label the other rows would not have predicted."""
+        return float(np.mean(self.probabilities.argmax(axis=1) != self.codes))
+
+    def suspects(self, most: int) -> np.ndarray:
+        """The rows whose own label is least probable given the others, the least probable first."""
+        return np.argsort(self.own, kind="stable")[:most]
+
+
+def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Findings:
+    """What there is to say of a classifier fitted to X and y, all weights 1; `seconds` is how long that took."""
+    codes = np.searchsorted(estimator.classes_, y)
+    probabilities = loo_probabilities(estimator, X, codes)
+    machines = estimator.machines_
+    noises = np.atleast_1d(estimator.label_noise_)
+    return Findings(
+        classes=estimator.classes_,
+        codes=codes,
+        probabilities=probabilities,
+        training_error=float(np.mean(estimator.predict(X) != y)),
+        calibration=calibration(probabilities, codes),
+        log_evidence=estimator.log_evidence_,
+        kernel=listed([kernel_words(machine) for machine in machines]),
+        label_noise=listed([f"{noise:.3g}" for noise in noises]),
+        method=", ".join(dict.fromkeys(machine.method for machine in machines)),
+        status=str(estimator.status_).replace("_", " "),
+        sentence=estimator.status_.sentence,
+        sweeps=int(estimator.n_sweeps_),
+        seconds=seconds,
+        residuals=[np.asarray(machine.residuals) for machine in machines],
+        histories=[np.array([step["log_evidence"] for step in machine.history], float) for machine in machines],
+    )
+
+
+def loo_probabilities(estimator: Any, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """(n, classes) probabilities of a row's observed label given all other rows, from the cavities.
+
+    A machine knows the probability of the ±1 label a row has; that of the other one is what is missing to 1. More than
+    two classes are divided by their sum, as in `predict_proba`.
+    """
+    rows = estimator._features(X)
+    columns = []
+    for machine, labels in zip(estimator.machines_, estimator._binary_labels(codes), strict=True):
+        logs = leave_one_out(machine, merge(rows, labels, np.ones(len(rows))), rows, labels)
+        own = np.exp(np.minimum(logs, 0.0))
+        columns.append(np.where(labels > 0, own, 1.0 - own))
+    if len(columns) == 1:
+        return np.column_stack([1.0 - columns[0], columns[0]])
+    together = np.column_stack(columns)
+    return together / np.maximum(together.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+
+
+def kernel_words(machine: Any) -> str:
+    """The kernel of a machine with the values learned; a linear machine is one in its weights."""
+    kernel = vars(machine).get("kernel")
+    if kernel is None:
+        variance = float(np.ravel(machine.prior_variance)[0])
+        return f"linear (weight variance {variance:.3g})"
+    if not isinstance(kernel, Kernel):
+        return str(kernel.kernel)
+    return (" + " if isinstance(kernel, Sum) else " × ").join(part_words(part) for part in kernel.parts)
+
+
+def part_words(part: Kernel) -> str:
+    """One kernel and its parameters; of many length scales the shortest and the longest."""
+    said = []
+    for name in part.parameters:
+        values = np.ravel(getattr(part, name))
+        few = f"{values[0]:.3g}" if values.size == 1 else f"{values.min():.3g} to {values.max():.3g}"
+        said.append(f"{name.replace('_', ' ')} {few}")
+    return f"{type(part).__name__} ({', '.join(said)})"
+
+
+def listed(words: list[str]) -> str:
+    """One for each machine, the first few written out."""
+    more = f"; and {len(words) - WRITTEN_OUT} more" if len(words) > WRITTEN_OUT else ""
+    return "; ".join(words[:WRITTEN_OUT]) + more

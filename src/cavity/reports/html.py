@@ -1,0 +1,118 @@
+"""One self-contained HTML page: text escaped, figures inside, nothing loaded from elsewhere, no script."""
+
+import base64
+import contextlib
+import html
+import io
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cavity.reports.figures import Figure
+from cavity.reports.tables import Table, cell, numeric_columns
+
+#: a browser that reads this runs no script and loads nothing, whatever stands in the page
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+p.note { color: #555; font-size: 0.92rem; }
+div.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.92rem; }
+th, td { text-align: left; padding: 0.25rem 0.8rem 0.25rem 0; border-bottom: 1px solid #ddd; vertical-align: top; }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums; }
+img { max-width: 100%; height: auto; }
+"""
+
+
+class Picture(NamedTuple):
+    """A figure and what it shows, for those who do not see it."""
+
+    figure: Figure
+    caption: str
+
+
+#: what a page is made of: paragraphs, tables, pictures
+Block = str | Table | Picture
+
+
+class Section(NamedTuple):
+    """A heading and what stands below it."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+def page(title: str, sections: Sequence[Section]) -> str:
+    """The page as text. Everything handed in is data: none of it becomes markup."""
+    body = "\n".join(section_markup(section) for section in sections)
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escaped(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<body>\n<h1>{escaped(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def escaped(text: str) -> str:
+    """Text that stays text, inside elements and inside quoted attributes; control characters become visible."""
+    safe = "".join(mark if mark.isprintable() else f"\\x{ord(mark):02x}" for mark in text)
+    return html.escape(safe, quote=True)
+
+
+def section_markup(section: Section) -> str:
+    """A section of the page."""
+    return "\n".join([f"<h2>{escaped(section.title)}</h2>", *(block_markup(block) for block in section.blocks)])
+
+
+def block_markup(block: Block) -> str:
+    """A paragraph, a table or a picture."""
+    if isinstance(block, Table):
+        return table_markup(block)
+    if isinstance(block, Picture):
+        return picture_markup(block)
+    return f"<p>{escaped(block)}</p>"
+
+
+def table_markup(table: Table) -> str:
+    """A table; numbers stand to the right. A title is given by the section."""
+    kinds = [' class="number"' if numeric else "" for numeric in numeric_columns(table)]
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        marked = (f"<{tag}{kind}>{escaped(text)}</{tag}>" for text, kind in zip(cells, kinds, strict=True))
+        return f"<tr>{''.join(marked)}</tr>"
+
+    rows = "\n".join(line([cell(value) for value in row], "td") for row in table.rows)
+    head = f"<thead>{line([str(name) for name in table.columns], 'th')}</thead>"
+    note = f'\n<p class="note">{escaped(table.note)}</p>' if table.note else ""
+    return f'<div class="wide"><table>\n{head}\n<tbody>\n{rows}\n</tbody></table></div>{note}'
+
+
+def picture_markup(picture: Picture) -> str:
+    """A figure as a PNG inside the page."""
+    buffer = io.BytesIO()
+    picture.figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    caption = escaped(picture.caption)
+    return f'<p><img alt="{caption}" src="data:image/png;base64,{data}"></p>\n<p class="note">{caption}</p>'
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Text in UTF-8 to exactly this path: the file appears, or is replaced, when it is complete."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with open(part, "x", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
