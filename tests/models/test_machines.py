@@ -41,13 +41,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, "powered"])
 def test_evidence_gradients_equal_differences(name, monkeypatch):
-    factor, free, data = CASES[name]
+    factor, free, data = CASES["step" if name == "powered" else name]
     X, y = labels(1, n=30)
     y = data(y).astype(float)
     kernel = Constant(2.0) * RBF([1.2, 0.8]) + Linear(0.3)
-    method = cv.EP(tol=1e-9, damping=0.8)
+    method = cv.PowerEP(0.5, tol=1e-9) if name == "powered" else cv.EP(tol=1e-9, damping=0.8)
     seen = []
 
     def evidence(vector):
@@ -212,7 +212,7 @@ class Fake(Search):
 
     def run(self, vector):
         class Run:
-            converged = vector[0] < self.limit
+            status = cv.Status.CONVERGED if vector[0] < self.limit else cv.Status.MAX_SWEEPS
             log_evidence = -20 * (vector[0] - 1.0) ** 2 - 3 * (vector[1] + 0.5) ** 2
 
         return Run()
@@ -245,6 +245,28 @@ def test_a_refused_point_leads_back():
     assert gradient @ (np.array([0.5, 0.3]) - np.array([-1.0, 0.0])) > 0
     best = maximise(search, np.array([-1.0, 0.0]), BOX, restarts=0, seed=0)
     assert best.vector[0] < 0.0  # the best point that converges lies at the limit, or below
+
+
+def test_a_restricted_fixed_point_has_no_gradient_and_is_refused():
+    X, y = labels(1, n=30, flips=0.2)
+    machine = fit_kernel_machine(
+        X, y, kernel=RBF(2.0), factor=cv.factors.Step(0.1), free=("label_noise",), method=cv.RestrictedEP()
+    )
+    assert machine.status == "converged_restricted"
+    assert all(entry["refused"] for entry in machine.history)
+
+
+def test_a_kernel_that_turns_indefinite_is_refused():
+    class Turning(RBF):
+        """Not a kernel from some length scale on."""
+
+        def __call__(self, X, Z=None):
+            k = np.array(RBF(self.length_scale)(X, Z))
+            return k if self.length_scale < 1.2 else k - 0.9 * (1 - np.eye(*k.shape))
+
+    X, y = labels(1, n=30)
+    with pytest.raises(ValueError, match="positive semi-definite"):
+        fit_kernel_machine(X, y, kernel=Turning(1.5), factor=cv.factors.Probit(), optimize=False)
 
 
 def test_a_refused_start_is_left_for_one_nearby():

@@ -90,7 +90,9 @@ class LatentGaussianEstimator(BaseEstimator):
             status, who = machine.status, f"{type(self).__name__}{name}"
             noise = getattr(plain(machine.factor), "label_noise", None)
             hint = " With label_noise=0 no label may be wrong; allow for some." if noise == 0 else ""
-            if status is Status.IMPROPER_POSTERIOR or not np.isfinite(machine.log_evidence):
+            # Without label noise, a site that cannot be matched at all means labels that nothing explains.
+            stuck = noise == 0 and not np.isfinite(machine.mismatch)
+            if status is Status.IMPROPER_POSTERIOR or stuck or not np.isfinite(machine.log_evidence):
                 raise ValueError(f"{who} could not be fitted: {status}. {status.sentence}{hint}")
             if status not in AS_PROMISED:
                 message = f"{who} did not converge: {status} (mismatch {machine.mismatch:.1e}). {status.sentence}{hint}"
@@ -132,8 +134,11 @@ def leave_one_out(machine: Any, merged: Merged, X: np.ndarray, y: np.ndarray) ->
         values = np.asarray(machine.loo_log_predictive)
     else:
         latent = machine.account  # of a linear machine, `mean` is that of the weights
-        marginals = np.stack([latent.mean, np.ones_like(latent.mean)], axis=1) / latent.variance[:, None]
-        values = log_predictive(plain(machine.factor), marginals - machine.sites, merged.y)
+        fixed = latent.variance <= 0  # a latent that is 0 whatever is observed
+        spread = np.where(fixed, np.finfo(float).tiny, latent.variance)
+        marginals = np.stack([latent.mean, np.ones_like(latent.mean)], axis=1) / spread[:, None]
+        sites = np.where(fixed[:, None], 0.0, machine.sites)
+        values = log_predictive(plain(machine.factor), marginals - sites, merged.y)
     result = values[merged.site]
     left_out = merged.site < 0
     if left_out.any():

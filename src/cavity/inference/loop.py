@@ -131,11 +131,12 @@ def mismatch_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> j
 def step_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.Array:
     """The damped change of every site; none where the trial failed or the row is padding.
 
-    Copies of a site move together, each by the full step of one: as far as that, q would overshoot. They share it.
+    Copies of a site move together, each by the full step of one: as far as that, q would overshoot and the iteration
+    may not settle. They share the step; not in a single pass, where nothing else would make up for it.
     """
     usable = trial.usable & (rows.which < group.size)
     step = method.damping
-    if group.multiplicity is not None and not group.at_most_one:
+    if group.multiplicity is not None and not group.at_most_one and not method.single_pass:
         step = step * jnp.maximum(1.0 / jnp.maximum(rows.copies, 1.0), SHORTEST_SHARE)[..., None]
     return jnp.where(usable[..., None], step * (trial.message / method.power - rows.site), 0.0)
 

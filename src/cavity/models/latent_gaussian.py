@@ -79,6 +79,10 @@ def latent_gaussian(
     if kernel is not None:
         prior = KernelPrior(covariance_matrix(kernel(rows), n, name="kernel(X)"))
         return Problem(prior, (group,), DenseGaussian(), FromKernel(kernel, rows))
+    if not is_traced(rows) and (empty := ~np.asarray(rows).any(axis=1)).any():
+        raise ValueError(
+            f"X must not have rows of zeros only, where wᵀx is 0 whatever w; found row {int(empty.argmax())}."
+        )
     precision = weight_precision(prior_variance, rows.shape[1])
     prior = WeightPrior(jnp.asarray(rows), jnp.zeros(rows.shape[1]), precision)
     return Problem(prior, (group,), WeightGaussian(), FromWeights(), weight_schedule(*rows.shape))
@@ -109,6 +113,9 @@ def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> jax.A
     gap = np.abs(k - k.T).max()
     if gap > 1e-10 * scale:
         raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
+    if (flat := np.diagonal(k) <= 0).any():
+        where = f"found {np.diagonal(k)[flat][0]:g} at {int(flat.argmax())}"
+        raise ValueError(f"{name} must have a positive diagonal, a latent of no variance observes nothing; {where}.")
     if not is_positive_semidefinite(k, scale):
         raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
     return jnp.asarray(k)

@@ -3,7 +3,9 @@
 At a fixed point the evidence is stationary in the sites, so only the explicit dependence counts (numerics 4.2):
 
     ∂ log Z / ∂θ  =  ½ tr[(α αᵀ − (K + S⁻¹)⁻¹) ∂K/∂θ],
-    ∂ log Z / ∂φ  =  Σᵢ multiplicityᵢ ∂ log Zᵢ(cavityᵢ; φ) / ∂φ      for a parameter φ of the likelihood.
+    ∂ log Z / ∂φ  =  Σᵢ multiplicityᵢ ∂ log Zᵢ(cavityᵢ; φ) / ∂φ      for a parameter φ of the likelihood,
+
+where under Power EP log Zᵢ is that of the factor's power with the powered cavity, divided by the power.
 
 Away from a fixed point they are not the gradient of anything; the search refuses such runs.
 """
@@ -36,21 +38,23 @@ def precision_gradient(problem: Problem, q: Any) -> jax.Array:
     return 0.5 * change
 
 
-@partial(jax.jit, static_argnames="free")
-def likelihood_gradient(problem: Problem, q: Any, sites: jax.Array, free: tuple[str, ...], vector: jax.Array) -> Any:
-    """∂ Σ multiplicity log Zᵢ in the vector of the likelihood's free parameters, cavities fixed."""
+@partial(jax.jit, static_argnames=("free", "power"))
+def likelihood_gradient(
+    problem: Problem, q: Any, sites: jax.Array, free: tuple[str, ...], vector: jax.Array, power: float = 1.0
+) -> Any:
+    """∂ Σ multiplicity log Zᵢ / power in the vector of the likelihood's free parameters, cavities fixed."""
     (group,) = problem.groups
     local = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
     held = group.copies > 0
-    cavity = jnp.where(held[:, None], local - sites, local)
+    cavity = jnp.where(held[:, None], local - power * sites, local)
 
     def total(vector: jax.Array) -> jax.Array:
         factor: Factor = unpack(group.factor, free, vector)
 
         def log_z(cavity: jax.Array, data: Any) -> jax.Array:
             key = jax.random.key(0)
-            tilted, _ = group.moments.tilt(group.moments.init(), factor, group.family, cavity, data, 1.0, key)
-            return tilted.log_z
+            tilted, _ = group.moments.tilt(group.moments.init(), factor, group.family, cavity, data, power, key)
+            return tilted.log_z / power
 
         found = jax.vmap(log_z)(cavity, jax.tree.map(jnp.asarray, group.data))
         return jnp.sum(jnp.where(held, group.copies * found, 0.0))

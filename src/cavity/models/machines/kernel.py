@@ -133,7 +133,7 @@ def fit_kernel_machine(
     """
     began = time.perf_counter()
     check_free(factor, free)
-    covariance_matrix(kernel(X), len(X), name="kernel(X)")
+    check_kernel(kernel, X, "kernel(X)")
     n, size = len(X), bucket(len(X))
     copies = np.ones(n) if copies is None else np.asarray(copies, float)
     term: Factor = factor if exponents is None else Tempered(factor)
@@ -162,7 +162,10 @@ def fit_kernel_machine(
             pull = covariance_gradient(solution.problem, solution.q, solution.sites)[:n, :n]
             parts.append(np.asarray(kernel.with_theta(own).pullback(X, pull)))
         if free:
-            found = likelihood_gradient(solution.problem, solution.q, solution.sites, free, jnp.asarray(likelihood))
+            power = 1.0 if method is None else method.power
+            found = likelihood_gradient(
+                solution.problem, solution.q, solution.sites, free, jnp.asarray(likelihood), power
+            )
             parts.append(np.asarray(found))
         return np.concatenate(parts)
 
@@ -186,6 +189,8 @@ def fit_kernel_machine(
             vector, warm = best.vector, best.solution
     solution, rung = solve(build(vector), method, warm)
     own, likelihood = split(vector)
+    if history:
+        check_kernel(kernel.with_theta(own), X, "kernel_(X), where the search ended,")
     fitted = as_numbers(unpack(term, free, likelihood))
     left_out = copies * (np.asarray(solution.problem.groups[0].multiplicity[:n]) == 0)
     latent = solution.mean, solution.variance
@@ -193,6 +198,14 @@ def fit_kernel_machine(
     return KernelMachine(
         np.array(X, float), kernel.with_theta(own), fitted, copies, np.array(solution.q.weights[:n]), kept
     )
+
+
+def check_kernel(kernel: Any, X: Any, name: str) -> None:
+    """Refuse a kernel that is not positive semi-definite on the rows that have any variance."""
+    k = np.asarray(kernel(X))
+    some = np.diagonal(k) != 0
+    if some.any():
+        covariance_matrix(k[np.ix_(some, some)], int(some.sum()), name=name)
 
 
 def prior_matrix(kernel: Any, X: Any, copies: np.ndarray, size: int) -> tuple[KernelPrior, np.ndarray]:

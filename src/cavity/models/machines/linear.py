@@ -125,7 +125,12 @@ def fit_linear_machine(
             parts.append(np.atleast_1d(-np.sum(pull * np.diagonal(base)) / scale))
         if likelihood_free:
             found = likelihood_gradient(
-                solution.problem, solution.q, solution.sites, likelihood_free, jnp.asarray(likelihood)
+                solution.problem,
+                solution.q,
+                solution.sites,
+                likelihood_free,
+                jnp.asarray(likelihood),
+                1.0 if method is None else method.power,
             )
             parts.append(np.asarray(found))
         return np.concatenate(parts)

@@ -102,7 +102,8 @@ class Search:
             return -self.last.target, -(self.last.gradient + self.log_prior(vector)[1])
         solution = self.run(vector)
         value = float(solution.log_evidence)
-        good = bool(solution.converged) and np.isfinite(value)
+        # A fixed point of the restricted projection is not one of the evidence: it has no gradient of this form.
+        good = solution.status == Status.CONVERGED and bool(np.isfinite(value))
         gradient = self.slope(vector, solution) if good else np.full(vector.size, np.nan)
         good = good and bool(np.isfinite(gradient).all())
         self.history.append({"theta": vector.tolist(), "log_evidence": value if good else None, "refused": not good})
