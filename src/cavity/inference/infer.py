@@ -205,7 +205,8 @@ def initial_sites(problem: Problem, init: Any) -> tuple[jax.Array, ...] | None:
         raise ValueError(f"init must hold sites of shape {shapes}; found {[np.shape(own) for own in given]}.")
     if not is_traced(given) and not all(np.all(np.isfinite(own)) for own in given):
         raise ValueError("init holds sites that are not finite.")
-    return tuple(jnp.asarray(own, float) for own in given)
+    # Copies: the run takes over the memory of its state, and these may be the sites of somebody's solution.
+    return tuple(jnp.array(own, float, copy=True) for own in given)
 
 
 def trimmed(solution: Solution) -> Solution:
