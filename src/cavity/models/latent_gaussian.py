@@ -91,7 +91,7 @@ def latent_gaussian(
 def weight_schedule(n: int, d: int) -> Schedule:
     """The faster kind for a linear model: parallel where every site is a small part of the whole, else sequential.
 
-    A parallel sweep costs a tenth of a sequential one, but where a site weighs much it may not converge.
+    A parallel sweep costs a sixth to a tenth of a sequential one, but where a site weighs much it may not converge.
     """
     return Parallel() if n >= max(MANY, MANY_PER_WEIGHT * d) else InOrder()
 
