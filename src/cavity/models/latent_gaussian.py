@@ -14,6 +14,7 @@ from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import InOrder, Parallel, Schedule
+from cavity.kernels import Kernel
 from cavity.models.prediction import FromKernel, FromKernelMatrix, FromWeights
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
@@ -38,7 +39,7 @@ def latent_gaussian(
     kernel_matrix: Any = None,
     X: Any = None,
     kernel: Any = None,
-    prior_variance: Any = 1.0,
+    prior_variance: Any = None,
     multiplicity: Any = None,
     moments: Moments | None = None,
 ) -> Problem:
@@ -51,7 +52,7 @@ def latent_gaussian(
         kernel_matrix: (n, n), symmetric, positive semi-definite.
         X: (n, d). Alone: a linear model without bias; `mean` and `covariance` are then those of the weights.
         kernel: with X: a covariance function such as `cavity.kernels.RBF()`.
-        prior_variance: of the weights: a number, one a feature, or a covariance matrix.
+        prior_variance: of the weights: a number, one a feature, or a covariance matrix; 1 by default.
         multiplicity: how many equal observations each row stands for; one each by default.
         moments: how tilted distributions are integrated; by default the likelihood's own way, else `Quadrature()`.
     """
@@ -67,6 +68,8 @@ def latent_gaussian(
     if moments is None:
         moments = ClosedForm() if likelihood.closed_forms or likelihood.log_z is not None else Quadrature()
     group = SiteGroup(likelihood, data, Gaussian(), moments, multiplicity)
+    if prior_variance is not None and (kernel_matrix is not None or kernel is not None):
+        raise ValueError("prior_variance is that of weights, and a kernel has none: scale the kernel instead.")
     if kernel_matrix is not None:
         if X is not None or kernel is not None:
             raise ValueError("Give kernel_matrix, or X, or X and kernel; found kernel_matrix and another of them.")
@@ -77,13 +80,18 @@ def latent_gaussian(
     if rows.shape[0] != n:
         raise ValueError(f"X must have one row an observation, {n}; found {rows.shape[0]}.")
     if kernel is not None:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(
+                f"kernel must be a kernel of cavity.kernels; found {type(kernel).__name__}. The values of any other "
+                "covariance function can be given as kernel_matrix."
+            )
         prior = KernelPrior(covariance_matrix(kernel(rows), n, name="kernel(X)"))
         return Problem(prior, (group,), DenseGaussian(), FromKernel(kernel, rows))
     if not is_traced(rows) and (empty := ~np.asarray(rows).any(axis=1)).any():
         raise ValueError(
             f"X must not have rows of zeros only, where wᵀx is 0 whatever w; found row {int(empty.argmax())}."
         )
-    precision = weight_precision(prior_variance, rows.shape[1])
+    precision = weight_precision(1.0 if prior_variance is None else prior_variance, rows.shape[1])
     prior = WeightPrior(jnp.asarray(rows), jnp.zeros(rows.shape[1]), precision)
     return Problem(prior, (group,), WeightGaussian(), FromWeights(), weight_schedule(*rows.shape))
 
@@ -109,22 +117,26 @@ def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> jax.A
     if is_traced(k):
         return k
     k = np.asarray(k)
-    scale = np.abs(k).max()
-    gap = np.abs(k - k.T).max()
-    if gap > 1e-10 * scale:
-        raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
+    check_symmetric(name, k)
     if (flat := np.diagonal(k) <= 0).any():
         where = f"found {np.diagonal(k)[flat][0]:g} at {int(flat.argmax())}"
         raise ValueError(f"{name} must have a positive diagonal, a latent of no variance observes nothing; {where}.")
-    if not is_positive_semidefinite(k, scale):
+    if not has_cholesky_factor(k, ROUNDING * len(k) * np.abs(k).max()):
         raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
     return jnp.asarray(k)
 
 
-def is_positive_semidefinite(k: np.ndarray, scale: float) -> bool:
-    """Whether the matrix, moved by what rounding may have done to it, has a Cholesky factor."""
+def check_symmetric(name: str, k: np.ndarray) -> None:
+    """Refuse a matrix that differs from its transpose beyond rounding."""
+    gap = np.abs(k - k.T).max()
+    if gap > 1e-10 * np.abs(k).max():
+        raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
+
+
+def has_cholesky_factor(k: np.ndarray, moved_by: float = 0.0) -> bool:
+    """Whether the matrix is positive definite, its diagonal moved by what rounding may have done to it."""
     moved = k.copy()
-    moved[np.diag_indices_from(moved)] += ROUNDING * len(k) * max(scale, np.finfo(float).tiny)
+    moved[np.diag_indices_from(moved)] += moved_by
     try:
         np.linalg.cholesky(moved)
     except np.linalg.LinAlgError:
@@ -138,6 +150,10 @@ def weight_precision(prior_variance: Any, d: int) -> jax.Array:
         given = checks.array("prior_variance", prior_variance, (2,))
         if given.shape != (d, d):
             raise ValueError(f"prior_variance must have shape ({d}, {d}); found {given.shape}.")
+        if not is_traced(given):
+            check_symmetric("prior_variance", given)
+            if not has_cholesky_factor(given):
+                raise ValueError("prior_variance must be positive definite; found a matrix that is not.")
         return jnp.linalg.inv(jnp.asarray(given))
     given = checks.array("prior_variance", np.atleast_1d(prior_variance), (1,))
     if given.shape not in {(1,), (d,)}:

@@ -28,7 +28,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, maximise, solve
+from cavity.models.machines.search import Search, Watch, maximise, solve
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
 from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, response
@@ -123,13 +123,14 @@ def fit_kernel_machine(
     restarts: int = 0,
     seed: int = 0,
     progress: Callable[..., Any] | None = None,
+    watch: Watch = None,
 ) -> KernelMachine:
     """Fit by EP; with `optimize`, kernel parameters and the likelihood's `free` ones maximise the log evidence.
 
     method: None tries EP, then damped EP, then Power EP (`account.method` says which was kept); a method is used alone.
     copies: how many equal observations a row stands for. exponents: the power its factor is raised to.
     deviations: of a normal prior on the kernel's theta around its start, one a number; None or infinite: flat.
-    progress: called with every `Evaluation` of the search.
+    progress: called with every `Evaluation` of the search. watch: called after every sweep of the last run.
     """
     began = time.perf_counter()
     check_free(factor, free)
@@ -187,7 +188,7 @@ def fit_kernel_machine(
         history = search.history
         if best is not None:
             vector, warm = best.vector, best.solution
-    solution, rung = solve(build(vector), method, warm)
+    solution, rung = solve(build(vector), method, warm, watch)
     own, likelihood = split(vector)
     if history:
         check_kernel(kernel.with_theta(own), X, "kernel_(X), where the search ended,")

@@ -13,7 +13,7 @@ from cavity.factors.base import Factor
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.infer import infer
-from cavity.inference.methods import ADF, EP, Method
+from cavity.inference.methods import ADF, Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian import weight_precision, weight_schedule
@@ -28,7 +28,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, maximise, solve
+from cavity.models.machines.search import Search, Watch, maximise, solve
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
@@ -98,10 +98,12 @@ def fit_linear_machine(
     free: tuple[str, ...] = (),
     seed: int = 0,
     progress: Callable[..., Any] | None = None,
+    watch: Watch = None,
 ) -> LinearMachine:
     """Fit by EP. `optimize` maximises the evidence over `free`: parameters of the likelihood, or "prior_variance".
 
     copies: how many equal observations a row stands for. exponents: the power its factor is raised to.
+    progress: called with every `Evaluation` of the search. watch: called after every sweep of the last run.
     """
     began = time.perf_counter()
     likelihood_free = tuple(name for name in free if name != "prior_variance")
@@ -149,7 +151,7 @@ def fit_linear_machine(
         history = search.history
         if best is not None:
             vector, warm = best.vector, best.solution
-    solution, rung = solve(build(vector), method, warm)
+    solution, rung = solve(build(vector), method, warm, watch)
     variance = np.broadcast_to(np.asarray(prior_variance, float) * split(vector)[0], np.shape(prior_variance) or (1,))
     return rows.machine(solution, rung, variance, history, began)
 
@@ -224,9 +226,19 @@ def absorb_rows(
 
 @float64
 def refine(
-    machine: LinearMachine, X: Any, y: Any, *, copies: Any = None, exponents: Any = None, method: Method | None = None
+    machine: LinearMachine,
+    X: Any,
+    y: Any,
+    *,
+    copies: Any = None,
+    exponents: Any = None,
+    method: Method | None = None,
+    watch: Watch = None,
 ) -> LinearMachine:
-    """EP on the rows the machine has seen, started from the sites it has for them: `X` are all its rows, in order."""
+    """EP on the rows the machine has seen, started from the sites it has for them: `X` are all its rows, in order.
+
+    method: as in a fit, None tries one after another. watch: called after every sweep.
+    """
     began = time.perf_counter()
     rows = Rows.of(X, y, copies, exponents, machine.factor)
     sites = machine.account.sites
@@ -236,6 +248,5 @@ def refine(
         )
     d = rows.X.shape[1]
     problem = rows.problem(rows.term, np.zeros(d), np.asarray(weight_precision(machine.prior_variance, d)))
-    method = EP() if method is None else method
-    solution = infer(problem, method, init=padded_with_zeros(sites, len(rows.X)))
-    return rows.machine(solution, method, machine.prior_variance, [], began)
+    solution, rung = solve(problem, method, padded_with_zeros(sites, len(rows.X)), watch)
+    return rows.machine(solution, rung, machine.prior_variance, [], began)

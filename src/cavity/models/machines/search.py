@@ -25,6 +25,8 @@ NEARBY = 8
 #: curvature of the bowl shown for a refused point, in nats per squared unit of log parameters
 BOWL = 1e3
 
+Watch = Callable[[Solution], Any] | None
+
 
 def rungs(problem: Problem, method: Method | None, tol: float) -> list[Method]:
     """What is tried in turn: the method asked for; or EP, damped EP, and Power EP, with a fixed point of its own.
@@ -40,22 +42,26 @@ def rungs(problem: Problem, method: Method | None, tol: float) -> list[Method]:
     return [*steps, PowerEP(0.5, max_sweeps=500, tol=tol)]
 
 
-def solve(problem: Problem, method: Method | None, init: Solution | None) -> tuple[Solution, Method]:
+def solve(problem: Problem, method: Method | None, init: Any, watch: Watch = None) -> tuple[Solution, Method]:
     """A solution by the method, or by the first of the default ones that converges; and which that was."""
-    return first_converged(problem, rungs(problem, method, DEFAULT_TOL if method is None else method.tol), init)
+    methods = rungs(problem, method, DEFAULT_TOL if method is None else method.tol)
+    return first_converged(problem, methods, init, watch)
 
 
-def first_converged(problem: Problem, methods: list[Method], init: Solution | None) -> tuple[Solution, Method]:
-    """The first run that converges, of each method from `init` and then from flat sites; the last where none does."""
+def first_converged(problem: Problem, methods: list[Method], init: Any, watch: Watch = None) -> tuple[Solution, Method]:
+    """The first run that converges, of each method from `init` and then from flat sites; the last where none does.
+
+    init: a solution, or sites. watch: called after every sweep.
+    """
     runs = [(method, start) for method in methods for start in ((init, None) if init is not None else (None,))]
     (method, start), *others = runs
-    solution = infer(problem, method, init=start)
+    solution = infer(problem, method, init=start, callback=watch)
     for other, start in others:
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if solution.converged:
             break
-        solution, method = infer(problem, other, init=start), other
+        solution, method = infer(problem, other, init=start, callback=watch), other
     return solution, method
 
 
