@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 
 from cavity.estimators import BayesPointMachine, GPClassifier, GPOrdinal, GPRegressor
+from cavity.factors import Gaussian
+from cavity.kernels import RBF
 
 RNG = np.random.default_rng(7)
 POINTS = RNG.standard_normal((12, 2))
@@ -34,6 +37,33 @@ def test_an_answer_that_is_a_number(estimator, inputs):
     assert estimator.status_.sentence
 
 
+@pytest.mark.parametrize("estimator", [GPClassifier(), BayesPointMachine(), GPRegressor(), GPOrdinal()], ids=repr)
+def test_numbers_without_a_square_are_refused(estimator):
+    huge = POINTS.copy()
+    huge[3, 1] = -1e200
+    with pytest.raises(ValueError, match=r"^X must hold numbers between ±1e\+100; found -1e\+200: scale it\.$"):
+        estimator.fit(huge, LABELS)
+
+
+def test_measurements_and_monomials_without_a_square_are_refused():
+    with pytest.raises(ValueError, match=r"^y must hold numbers between ±1e\+100; found 2e\+200: scale it\.$"):
+        GPRegressor().fit(POINTS, np.append(POINTS[1:, 0], 2e200))
+    with pytest.raises(ValueError, match=r"X is too large for degree=2: a monomial is beyond 1e\+100"):
+        BayesPointMachine(degree=2).fit(POINTS * 1e60, LABELS)
+    sparse_rows = sparse.csr_matrix(POINTS * 1e200)
+    with pytest.raises(ValueError, match="X must hold numbers between"):
+        BayesPointMachine().partial_fit(sparse_rows, LABELS, classes=[0, 1])
+
+
+def test_large_numbers_are_only_another_unit():
+    one, other = GPRegressor(RBF(1.5), noise=0.6, optimize=False), GPRegressor(RBF(1.5e90), noise=6e89, optimize=False)
+    one, other = one.fit(POINTS, POINTS[:, 1]), other.fit(POINTS * 1e90, POINTS[:, 1] * 1e90)
+    assert other.status_ == "converged"
+    assert other.log_evidence_ == pytest.approx(one.log_evidence_ - 12 * 90 * np.log(10), abs=1e-6)
+    with pytest.raises(ValueError, match="X must hold numbers between"):
+        other.predict(POINTS * 1e200)
+
+
 def test_one_row():
     one = GPRegressor().fit([[1.0, 2.0]], [3.0])
     assert one.predict([[1.0, 2.0]]) == pytest.approx(3.0)
@@ -58,3 +88,22 @@ def test_all_weights_zero():
     for estimator in (GPClassifier(), BayesPointMachine(), GPRegressor(), GPOrdinal()):
         with pytest.raises(ValueError, match=r"(?i)weight.*zero"):
             estimator.fit(POINTS, LABELS, sample_weight=np.zeros(12))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "sentence"),
+    [
+        (GPClassifier(likelihood=Gaussian()), r"likelihood must be one of labels −1 and \+1, .* found Gaussian"),
+        (BayesPointMachine(likelihood=Gaussian()), r"likelihood must be one of labels −1 and \+1, .* found Gaussian"),
+        (GPClassifier(restarts=-1), "restarts must be a whole number from 0; found -1"),
+        (
+            GPClassifier(SklearnRBF(1.0, (1e-3, np.inf)), restarts=2),
+            r"bounds, which must be finite and above 0; found \(0.001, inf\) for length_scale",
+        ),
+        (GPClassifier(verbose=-1), "verbose must be a whole number from 0, or a function of a line of text; found -1"),
+    ],
+    ids=repr,
+)
+def test_bad_settings_are_named(estimator, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        estimator.fit(POINTS, LABELS)

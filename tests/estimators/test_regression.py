@@ -102,6 +102,22 @@ def test_thresholds_are_learned_and_text_can_be_ordered():
     assert found.log_evidence_ > mixed_up.log_evidence_
 
 
+def test_what_the_likelihood_learned_is_in_the_units_of_y():
+    settings = {"kernel": RBF(1.5), "likelihood": "student_t", "df": "auto", "optimize": False}
+    one, other = GPRegressor(noise=0.6, **settings), GPRegressor(noise=60.0, **settings)
+    one, other = one.fit(POINTS, VALUES), other.fit(POINTS, 100 * VALUES - 5)
+    assert one.likelihood_.scale == pytest.approx(0.6) and other.likelihood_.scale == pytest.approx(60.0)
+    assert one.likelihood_.df == pytest.approx(other.likelihood_.df, rel=1e-3) and one.likelihood_.df != 4.0
+    gaussian = GPRegressor(RBF(1.5), noise=0.6, optimize=False).fit(POINTS, VALUES)
+    assert gaussian.likelihood_.variance == pytest.approx(0.36)
+
+
+def test_text_without_an_order_is_warned_of():
+    labels = np.array(["low", "mid", "high"])[np.digitize(POINTS[:, 0], [-0.7, 0.3])]
+    with pytest.warns(UserWarning, match="order of the alphabet: 'high' < 'low' < 'mid'. Name them"):
+        GPOrdinal(RBF(1.5), thresholds=[-1.0, 1.0], optimize=False).fit(POINTS, labels)
+
+
 @pytest.mark.parametrize(
     ("estimator", "y", "sentence"),
     [

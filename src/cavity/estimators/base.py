@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -36,6 +37,8 @@ SEVERITY = (
 )
 #: rows predicted at a time.
 CHUNK = 8192
+#: numbers beyond this are refused: sums of their squares, and these times a kernel's variance, would overflow.
+LARGEST = 1e100
 #: what needs no warning: a fixed point, or a method that seeks none.
 AS_PROMISED = SEVERITY[:3]
 
@@ -55,7 +58,9 @@ class LatentGaussianEstimator(BaseEstimator):
     def _checked(self, X: Any) -> Any:
         """New inputs, checked against the ones in training."""
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, **self._input_checks())
+        X = validate_data(self, X, reset=False, **self._input_checks())
+        check_size("X", X)
+        return X
 
     def _predictions(self, X: Any) -> list[dict[str, np.ndarray]]:
         """For every machine what its likelihood predicts at the rows of X."""
@@ -83,10 +88,15 @@ class LatentGaussianEstimator(BaseEstimator):
         self.log_evidence_ = float(sum(machine.log_evidence for machine in machines))
         self.status_: Status = max((machine.status for machine in machines), key=SEVERITY.index)
         self.n_sweeps_ = max(int(machine.sweeps) for machine in machines)
+        likelihoods = [plain(machine.factor) for machine in machines]
+        self.likelihood_: Any = likelihoods[0] if len(likelihoods) == 1 else likelihoods
 
-    def _warn(self, names: Sequence[str]) -> None:
-        """A `ConvergenceWarning` for every machine that fell short; an error where its numbers mean nothing."""
-        for machine, name in zip(self.machines_, names, strict=True):
+    def _warn(self, machines: Sequence[Any], names: Sequence[str]) -> None:
+        """A `ConvergenceWarning` for every machine that fell short; an error where its numbers mean nothing.
+
+        It comes before anything is assigned: where it ends the call, the estimator is what it was before.
+        """
+        for machine, name in zip(machines, names, strict=True):
             status, who = machine.status, f"{type(self).__name__}{name}"
             noise = getattr(plain(machine.factor), "label_noise", None)
             hint = " With label_noise=0 no label may be wrong; allow for some." if noise == 0 else ""
@@ -96,7 +106,7 @@ class LatentGaussianEstimator(BaseEstimator):
                 raise ValueError(f"{who} could not be fitted: {status}. {status.sentence}{hint}")
             if status not in AS_PROMISED:
                 message = f"{who} did not converge: {status} (mismatch {machine.mismatch:.1e}). {status.sentence}{hint}"
-                warnings.warn(message, ConvergenceWarning, stacklevel=4)
+                warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws of the latent function at the rows of X, jointly over the rows.
@@ -122,6 +132,14 @@ class LatentGaussianEstimator(BaseEstimator):
         from cavity.estimators.saving import save  # which knows all estimators
 
         save(self, path)
+
+
+def check_size(name: str, values: Any) -> None:
+    """Refuse numbers that are finite but have no square to compute with."""
+    numbers = np.asarray(values.data if sparse.issparse(values) else values)
+    far = np.abs(numbers) > LARGEST
+    if far.any():
+        raise ValueError(f"{name} must hold numbers between ±{LARGEST:g}; found {numbers[far][0]:g}: scale it.")
 
 
 def leave_one_out(machine: Any, merged: Merged, X: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -11,15 +11,17 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cavity.estimators.base import LARGEST, check_size
 from cavity.estimators.choices import binary_likelihood, plain
-from cavity.estimators.one_versus_rest import OneVersusRest
+from cavity.estimators.one_versus_rest import Labelled, OneVersusRest, class_codes, machine_names
+from cavity.estimators.progress import listeners
 from cavity.estimators.streaming import Seen
 from cavity.estimators.weights import class_weights, sample_weights
 from cavity.factors import Step
 from cavity.inference.methods import ADF
 from cavity.kernels import Linear
 from cavity.models.machines import KernelMachine, absorb_rows, fit_kernel_machine, fit_linear_machine, refine
-from cavity.models.merging import Merged, merge
+from cavity.models.merging import Merged
 from cavity.numerics import checks
 
 #: numbers a table of features may hold, 2 GiB of them.
@@ -43,6 +45,8 @@ class BayesPointMachine(OneVersusRest):
         class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
         random_state: seed of `sample_posterior` where that is given none.
         n_jobs: how many classes to fit at a time, in threads.
+        verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
+            with these lines instead.
 
     Attributes:
         coef_: (1 or classes, features), posterior mean of the weights.
@@ -50,7 +54,9 @@ class BayesPointMachine(OneVersusRest):
         classes_: the labels, sorted.
         log_evidence_: log p(labels | inputs), the sum over the machines.
         loo_log_predictive_: for every row of the training data log p(its label | the other rows).
+        loo_probabilities_: (rows, classes), the same of every label as it would be observed, as probabilities.
         status_: how the fit ended, the worst of the machines' statuses; `status_.sentence` says it in words.
+        likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
         label_noise_: ε as given or learned; one a class for more than two.
         n_sweeps_: sweeps of the last run of EP, the most over the machines.
         machines_: the fitted binary machines.
@@ -69,6 +75,7 @@ class BayesPointMachine(OneVersusRest):
         class_weight: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
+        verbose: Any = 0,
     ):
         self.label_noise = label_noise
         self.bias = bias
@@ -79,6 +86,7 @@ class BayesPointMachine(OneVersusRest):
         self.class_weight = class_weight
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -102,8 +110,8 @@ class BayesPointMachine(OneVersusRest):
         rows: Any = X.toarray() if sparse.issparse(X) else X
         with np.errstate(over="ignore"):
             rows = rows if self.degree == 1 else expansion.transform(rows)
-        if not np.isfinite(rows).all():
-            raise ValueError(f"X is too large for degree={self.degree}: a monomial overflows.")
+        if not (np.abs(rows) <= LARGEST).all():
+            raise ValueError(f"X is too large for degree={self.degree}: a monomial is beyond {LARGEST:g}.")
         return np.column_stack([rows, np.ones(len(rows))]) if self.bias else rows
 
     def _parts(self) -> tuple[Any, tuple[str, ...], float]:
@@ -116,9 +124,10 @@ class BayesPointMachine(OneVersusRest):
             raise ValueError('prior_variance="auto" has no meaning for the step likelihood, which does not see it.')
         return factor, (*free, "prior_variance"), 1.0
 
-    def _fit_machine(self, merged: Merged, seed: int) -> Any:
+    def _fit_machine(self, merged: Merged, seed: int, name: str) -> Any:
         factor, free, variance = self._parts()
         known = {"copies": merged.copies, "exponents": merged.exponents, "method": self.method, "seed": seed}
+        known |= listeners(self.verbose, f"{type(self).__name__}{name}")
         if merged.X.shape[1] <= len(merged.X):
             learned = {"optimize": bool(free), "free": free}
             return fit_linear_machine(merged.X, merged.y, factor=factor, prior_variance=variance, **known, **learned)
@@ -133,8 +142,9 @@ class BayesPointMachine(OneVersusRest):
         self.coef_ = weights[:, : weights.shape[1] - bias]
         self.intercept_ = weights[:, -1] if bias else np.zeros(len(weights))
 
-    def _remember(self, sets: list[Merged]) -> None:
-        pairs = zip(sets, self.machines_, strict=True)
+    def _finish(self, machines: Sequence[Any], rows: Labelled) -> None:
+        super()._finish(machines, rows)
+        pairs = zip(rows.sets, machines, strict=True)
         self._seen = [Seen.none().with_sites(merged, machine.sites) for merged, machine in pairs]
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "BayesPointMachine":
@@ -151,11 +161,14 @@ class BayesPointMachine(OneVersusRest):
         first = not hasattr(self, "machines_")
         if first and classes is None:
             raise ValueError("classes must name all labels in the first call of partial_fit.")
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight={self.class_weight!r} is counted on all rows, which partial_fit does not see at once; "
+                "give a dictionary of weights."
+            )
         X, y = validate_data(self, X, y, reset=first, **self._input_checks())
-        check_classification_targets(y)
-        if classes is not None:
-            self._check_classes(np.unique(np.asarray(classes)), first)
-        sets, _, _ = self._sets(X, y, sample_weight)
+        known_classes = self._stream_classes(classes, first)
+        rows = self._labelled(known_classes, X, y, sample_weight)
         factor, free, variance = self._parts()
         if first and free:
             raise ValueError(f"partial_fit cannot learn {free[0]} from a stream; give it as a number.")
@@ -163,19 +176,21 @@ class BayesPointMachine(OneVersusRest):
             self._check_linear("partial_fit")
 
         def absorb(number: int) -> Any:
-            known = {"copies": sets[number].copies, "exponents": sets[number].exponents, "method": ADF()}
-            rows = sets[number].X, sets[number].y
+            merged = rows.sets[number]
+            known = {"copies": merged.copies, "exponents": merged.exponents, "method": ADF()}
             if first:
-                return fit_linear_machine(*rows, factor=factor, prior_variance=variance, **known)
-            return absorb_rows(without_exponents(self.machines_[number]), *rows, **known)
+                return fit_linear_machine(merged.X, merged.y, factor=factor, prior_variance=variance, **known)
+            return absorb_rows(without_exponents(self.machines_[number]), merged.X, merged.y, **known)
 
-        machines = self._fit_machines(absorb, len(sets))
-        seen = [Seen.none() for _ in sets] if first else getattr(self, "_seen", None)
+        machines = self._fit_machines(absorb, len(rows.sets))
+        self._warn(machines, machine_names(known_classes))
+        seen = [Seen.none() for _ in machines] if first else getattr(self, "_seen", None)
         if seen is not None:
-            self._seen = [old.with_sites(new, m.sites) for old, new, m in zip(seen, sets, machines, strict=True)]
+            self._seen = [old.with_sites(new, m.sites) for old, new, m in zip(seen, rows.sets, machines, strict=True)]
+        self.classes_ = known_classes
         self._summarise(machines)
-        self._warn(self._names())
-        self.__dict__.pop("loo_log_predictive_", None)
+        for name in ("loo_log_predictive_", "loo_probabilities_"):
+            self.__dict__.pop(name, None)
         return self
 
     def refine(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesPointMachine":
@@ -191,15 +206,18 @@ class BayesPointMachine(OneVersusRest):
         if not hasattr(self, "_seen"):
             raise ValueError("refine needs what each row said, which is not kept in files: fit again.")
         X, y = validate_data(self, X, y, reset=False, **self._input_checks())
-        sets, rows, codes = self._sets(X, y, sample_weight)
+        rows, names = self._labelled(self.classes_, X, y, sample_weight), machine_names(self.classes_)
 
         def improve(number: int) -> Any:
-            merged, machine = sets[number], without_exponents(self.machines_[number])
+            merged, machine = rows.sets[number], without_exponents(self.machines_[number])
             account = dataclasses.replace(machine.account, sites=self._seen[number].sites_of(merged))
             known = {"copies": merged.copies, "exponents": merged.exponents, "method": self.method}
+            known |= listeners(self.verbose, f"{type(self).__name__}{names[number]}", searches=False)
             return refine(dataclasses.replace(machine, account=account), merged.X, merged.y, **known)
 
-        self._finish(self._fit_machines(improve, len(sets)), sets, rows, codes)
+        machines = self._fit_machines(improve, len(rows.sets))
+        self._warn(machines, names)
+        self._finish(machines, rows)
         return self
 
     def _check_linear(self, what: str) -> None:
@@ -207,26 +225,28 @@ class BayesPointMachine(OneVersusRest):
         if any(isinstance(machine, KernelMachine) for machine in self.machines_):
             raise ValueError(f"{what} cannot go on from a fit to fewer rows than features; begin with partial_fit.")
 
-    def _check_classes(self, classes: np.ndarray, first: bool) -> None:
-        """The classes of a stream, set in the first call, the same later."""
-        if len(classes) < 2:
-            raise ValueError(f"classes must hold at least two labels; found {classes.tolist()}.")
-        if not first and not np.array_equal(classes, self.classes_):
+    def _stream_classes(self, classes: Any, first: bool) -> np.ndarray:
+        """The classes of a stream, named in the first call, the same later."""
+        if classes is None:
+            return self.classes_
+        found = np.unique(np.asarray(classes))
+        if len(found) < 2:
+            raise ValueError(f"classes must hold at least two labels; found {found.tolist()}.")
+        if not first and not np.array_equal(found, self.classes_):
             raise ValueError(
-                f"classes must stay as in the first call, {self.classes_.tolist()}; found {classes.tolist()}."
+                f"classes must stay as in the first call, {self.classes_.tolist()}; found {found.tolist()}."
             )
-        self.classes_ = classes
+        return found
 
-    def _sets(self, X: Any, y: np.ndarray, sample_weight: Any) -> tuple[list[Merged], np.ndarray, np.ndarray]:
-        """(sites of every machine, feature vectors, codes) of rows whose classes are known already."""
+    def _labelled(self, classes: np.ndarray, X: Any, y: np.ndarray, sample_weight: Any) -> Labelled:
+        """Rows whose classes are known already."""
+        check_size("X", X)
+        check_classification_targets(y)
         weights = sample_weights(sample_weight, X)
-        codes = self._codes(y)
-        if (codes < 0).any():
-            found = y[codes < 0].tolist()[0]
-            raise ValueError(f"y holds the class {found!r}, which is not one of {self.classes_.tolist()}.")
-        weights = weights * class_weights(self.class_weight, y, weights)
-        rows = self._features(X)
-        return [merge(rows, labels, weights) for labels in self._binary_labels(codes)], rows, codes
+        if (strange := class_codes(classes, y) < 0).any():
+            raise ValueError(f"y holds the class {y[strange].tolist()[0]!r}, which is not one of {classes.tolist()}.")
+        weights = weights * class_weights(self.class_weight, y, weights, classes)
+        return Labelled.of(classes, self._features(X), y, weights)
 
 
 def without_exponents(machine: Any) -> Any:

@@ -38,6 +38,8 @@ def binary_likelihood(likelihood: Any, label_noise: Any) -> tuple[Factor, tuple[
     if isinstance(likelihood, Factor):
         if learned and not hasattr(likelihood, "label_noise"):
             raise ValueError(f'label_noise="auto" needs a likelihood with label noise; {likelihood} has none.')
+        if not {"log_probabilities", "noisy_log_probabilities"} <= likelihood.predict(0.0, 1.0).keys():
+            raise ValueError(f"likelihood must be one of labels −1 and +1, such as Probit(); found {likelihood}.")
         return likelihood, free
     kind: Any = BINARY[checks.choice("likelihood", likelihood, tuple(BINARY))]
     return kind(label_noise=FIRST_LABEL_NOISE if learned else float(label_noise)), free

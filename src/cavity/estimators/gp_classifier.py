@@ -1,16 +1,15 @@
 """Gaussian process classification by expectation propagation, robust to wrong labels."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from cavity.estimators.choices import as_given, binary_likelihood, deviations, fixed, suitable_kernel
+from cavity.estimators.choices import binary_likelihood
+from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import OneVersusRest
 from cavity.factors import Step
-from cavity.models.machines import fit_kernel_machine
 from cavity.models.merging import Merged
 
 
-class GPClassifier(OneVersusRest):
+class GPClassifier(GaussianProcess, OneVersusRest):
     """A Gaussian process behind each label: P(label | f) = ε + (1 − 2ε) t(label · f)  (thesis 5.4).
 
     With two classes there is one process; with more, one for each class against the rest.
@@ -26,13 +25,17 @@ class GPClassifier(OneVersusRest):
         class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
         n_jobs: how many classes to fit at a time, in threads.
+        verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
+            with these lines instead.
 
     Attributes:
         classes_: the labels, sorted.
         log_evidence_: log p(labels | inputs, kernel), the sum over the machines.
         loo_log_predictive_: for every row of the training data log p(its label | the other rows).
+        loo_probabilities_: (rows, classes), the same of every label as it would be observed, as probabilities.
         status_: how the fit ended, the worst of the machines' statuses; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned; a list of them for more than two classes.
+        likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
         label_noise_: ε as given or learned; one a class for more than two.
         n_sweeps_: sweeps of the last run of EP, the most over the machines.
         machines_: the fitted binary machines.
@@ -51,6 +54,7 @@ class GPClassifier(OneVersusRest):
         class_weight: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
+        verbose: Any = 0,
     ):
         self.kernel = kernel
         self.likelihood = likelihood
@@ -61,26 +65,8 @@ class GPClassifier(OneVersusRest):
         self.class_weight = class_weight
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
-    def _fit_machine(self, merged: Merged, seed: int) -> Any:
+    def _fit_machine(self, merged: Merged, seed: int, name: str) -> Any:
         factor, free = binary_likelihood(self.likelihood, self.label_noise)
-        kernel = suitable_kernel(self.kernel, merged.X, amplitude=not isinstance(factor, Step))
-        return fit_kernel_machine(
-            merged.X,
-            merged.y,
-            deviations=None if not self.optimize else deviations(self.kernel, kernel),
-            kernel=kernel if self.optimize or not free else fixed(kernel),
-            factor=factor,
-            copies=merged.copies,
-            exponents=merged.exponents,
-            method=self.method,
-            optimize=bool(self.optimize or free),
-            free=free,
-            restarts=self.restarts,
-            seed=seed,
-        )
-
-    def _summarise(self, machines: Sequence[Any]) -> None:
-        super()._summarise(machines)
-        kernels = [as_given(machine.kernel) for machine in machines]
-        self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
+        return self._fit_process(merged, factor, free, seed, name, amplitude=not isinstance(factor, Step))

@@ -1,5 +1,7 @@
 """Gaussian process regression of ordered classes."""
 
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,33 +10,35 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from cavity.estimators.base import LatentGaussianEstimator, leave_one_out
-from cavity.estimators.choices import as_given, deviations, fixed, plain, suitable_kernel
+from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
+from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.estimators.weights import class_weights, sample_weights
 from cavity.factors import OrdinalProbit
-from cavity.models.machines import fit_kernel_machine
 from cavity.models.merging import merge
 from cavity.numerics import checks
 
 
-class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
+class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
     """Classes with an order: the class is seen whose interval a Gaussian process plus N(0, 1) noise falls into.
 
     Args:
         kernel: a kernel of `cavity.kernels` or of scikit-learn, or "rbf", "matern", "linear", "poly". None: a variance
             times the Gaussian kernel, its length scale started at the median distance of two rows.
         thresholds: the bounds between the classes, increasing, one less than classes; None learns them.
-        order: the labels from the lowest to the highest; None: sorted.
+        order: the labels from the lowest to the highest; None: sorted, of which text is warned.
         method: `cavity.EP(...)` or another method; None is the library's default.
         optimize: whether the kernel's free parameters are set where the evidence is largest.
         restarts: how many more searches to start, at random places within the kernel's bounds.
         class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
+        verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
+            with these lines instead.
 
     Attributes:
         classes_: the labels from the lowest to the highest.
         thresholds_: the bounds between them, as given or learned.
+        likelihood_: the likelihood with these thresholds.
         log_evidence_: log p(labels | inputs, kernel).
         loo_log_predictive_: for every row of the training data log p(its label | the other rows).
         status_: how the fit ended; `status_.sentence` says it in words.
@@ -55,6 +59,7 @@ class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
         restarts: int = 0,
         class_weight: Any = None,
         random_state: Any = None,
+        verbose: Any = 0,
     ):
         self.kernel = kernel
         self.thresholds = thresholds
@@ -64,6 +69,7 @@ class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
         self.restarts = restarts
         self.class_weight = class_weight
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPOrdinal":
         """Fit to labelled rows.
@@ -74,38 +80,30 @@ class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
         X, y = validate_data(self, X, y, **self._input_checks())
+        check_size("X", X)
         check_classification_targets(y)
         weights = sample_weights(sample_weight, X)
         weights = weights * class_weights(self.class_weight, y, weights)
-        self.classes_ = self._ordered(present_classes(y, weights))
-        codes = np.argmax(y[:, None] == self.classes_, axis=1)
-        known = (y[:, None] == self.classes_).any(axis=1)
+        classes = self._ordered(present_classes(y, weights))
+        places = y[:, None] == classes
+        codes, known = places.argmax(axis=1), places.any(axis=1)
         merged = merge(X, codes, weights)
-        factor = OrdinalProbit(self._first_thresholds(merged.y, merged.weights))
+        factor = OrdinalProbit(self._first_thresholds(merged.y, merged.weights, len(classes)))
         free = ("thresholds",) if self.thresholds is None else ()
-        kernel = suitable_kernel(self.kernel, merged.X, amplitude=True)
-        machine = fit_kernel_machine(
-            merged.X,
-            merged.y,
-            deviations=None if not self.optimize else deviations(self.kernel, kernel),
-            kernel=kernel if self.optimize or not free else fixed(kernel),
-            factor=factor,
-            copies=merged.copies,
-            exponents=merged.exponents,
-            method=self.method,
-            optimize=bool(self.optimize or free),
-            free=free,
-            restarts=self.restarts,
-            seed=self._seed(),
-        )
+        machine = self._fit_process(merged, factor, free, self._seed())
+        self._warn([machine], [""])
+        self.classes_ = classes
         self._summarise([machine])
-        self._warn([""])
         self.loo_log_predictive_ = np.where(known, leave_one_out(machine, merged, X, codes), -np.inf)
         return self
 
     def _ordered(self, classes: np.ndarray) -> np.ndarray:
         """The classes as `order` has them, those without a row included."""
         if self.order is None:
+            if classes.dtype.kind not in "biuf" and len(classes) > 2:
+                words = " < ".join(repr(label) for label in classes.tolist())
+                message = f"y holds text and order is None, so its classes are in the order of the alphabet: {words}."
+                warnings.warn(f"{message} Name them from the lowest to the highest in order.", stacklevel=3)
             return classes
         order = np.asarray(self.order)
         missing = [label for label in classes.tolist() if label not in order.tolist()]
@@ -114,9 +112,8 @@ class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
             raise ValueError(f"order must name every class of y once, from the lowest; {found}.")
         return order
 
-    def _first_thresholds(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _first_thresholds(self, codes: np.ndarray, weights: np.ndarray, classes: int) -> np.ndarray:
         """The thresholds given, or those that a latent of variance 1 needs for the shares of the classes."""
-        classes = len(self.classes_)
         if self.thresholds is not None:
             given = checks.array("thresholds", self.thresholds, (1,))
             if len(given) != classes - 1 or not (np.diff(given) > 0).all():
@@ -125,10 +122,9 @@ class GPOrdinal(ClassifierMixin, LatentGaussianEstimator):
         totals = np.bincount(codes.astype(int), weights, classes) + 0.5  # a class without a row keeps an interval
         return np.sqrt(2.0) * ndtri(np.cumsum(totals)[:-1] / totals.sum())
 
-    def _summarise(self, machines: Any) -> None:
+    def _summarise(self, machines: Sequence[Any]) -> None:
         super()._summarise(machines)
-        self.kernel_ = as_given(machines[0].kernel)
-        self.thresholds_ = np.asarray(plain(machines[0].factor).thresholds)
+        self.thresholds_ = np.asarray(self.likelihood_.thresholds)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, classes) probabilities, columns in the order of `classes_`."""

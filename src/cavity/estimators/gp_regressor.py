@@ -1,16 +1,16 @@
 """Gaussian process regression with Gaussian, Student-t or Poisson observations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from cavity.estimators.base import LatentGaussianEstimator, leave_one_out
-from cavity.estimators.choices import as_given, deviations, fixed, plain, suitable_kernel
+from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
+from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.weights import sample_weights
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
-from cavity.models.machines import fit_kernel_machine
 from cavity.models.merging import merge
 from cavity.numerics import checks
 
@@ -19,7 +19,7 @@ LIKELIHOODS = ("gaussian", "student_t", "poisson")
 FIRST_NOISE = 0.3
 
 
-class GPRegressor(RegressorMixin, LatentGaussianEstimator):
+class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
     """y = f(x) + noise with f a Gaussian process; for counts y ~ Poisson(e^f(x)).
 
     Args:
@@ -34,13 +34,16 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
         optimize: whether the kernel's free parameters are set where the evidence is largest.
         restarts: how many more searches to start, at random places within the kernel's bounds.
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
+        verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
+            with these lines instead.
 
     Attributes:
         log_evidence_: log p(y | inputs), in the units of y.
         loo_log_predictive_: for every row of the training data log p(its y | the other rows).
         status_: how the fit ended; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned.
-        noise_: noise in the units of y, as given or learned; None for counts.
+        likelihood_: the likelihood in the units of y with the values learned, such as `likelihood_.df`.
+        noise_: its noise, as given or learned; None for counts.
         n_sweeps_: sweeps of the last run of EP.
         machines_: the fitted machine, in a list.
         n_features_in_: columns of X.
@@ -58,6 +61,7 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
         optimize: bool = True,
         restarts: int = 0,
         random_state: Any = None,
+        verbose: Any = 0,
     ):
         self.kernel = kernel
         self.likelihood = likelihood
@@ -68,6 +72,7 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
         self.optimize = optimize
         self.restarts = restarts
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
         """Fit to rows with their observations.
@@ -78,32 +83,21 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks())
+        check_size("X", X)
+        check_size("y", y)
         merged = merge(X, np.asarray(y, np.float64), sample_weights(sample_weight, X))
-        self._offset, self._scale = self._location(merged.y, merged.weights)
-        factor, free = self._likelihood(merged.y)
-        merged = merged._replace(y=(merged.y - self._offset) / self._scale)
-        level = np.log(max(np.average(merged.y, weights=merged.weights), 1e-3)) if isinstance(factor, Poisson) else 0.0
-        bias = 1.0 + level**2 if isinstance(factor, Poisson) else 0.0
-        kernel = suitable_kernel(self.kernel, merged.X, amplitude=True, bias=bias)
-        machine = fit_kernel_machine(
-            merged.X,
-            merged.y,
-            deviations=None if not self.optimize else deviations(self.kernel, kernel),
-            kernel=kernel if self.optimize or not free else fixed(kernel),
-            factor=factor,
-            copies=merged.copies,
-            exponents=merged.exponents,
-            method=self.method,
-            optimize=bool(self.optimize or free),
-            free=free,
-            restarts=self.restarts,
-            seed=self._seed(),
-        )
-        self._total_weight = float(merged.weights.sum())
+        offset, scale = self._location(merged.y, merged.weights)
+        factor, free = self._likelihood(merged.y, scale)
+        merged = merged._replace(y=(merged.y - offset) / scale)
+        bias = 0.0
+        if isinstance(factor, Poisson):
+            bias = 1.0 + np.log(max(np.average(merged.y, weights=merged.weights), 1e-3)) ** 2
+        machine = self._fit_process(merged, factor, free, self._seed(), bias=bias)
+        self._warn([machine], [""])
+        self._offset, self._scale, self._total_weight = offset, scale, float(merged.weights.sum())
         self._summarise([machine])
-        self._warn([""])
-        scaled = (np.asarray(y, np.float64) - self._offset) / self._scale
-        self.loo_log_predictive_ = leave_one_out(machine, merged, X, scaled) - np.log(self._scale)
+        scaled = (np.asarray(y, np.float64) - offset) / scale
+        self.loo_log_predictive_ = leave_one_out(machine, merged, X, scaled) - np.log(scale)
         return self
 
     def _location(self, y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -115,8 +109,8 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
         # Equal numbers differ from their mean by rounding alone.
         return mean, spread if spread > 1e-12 * abs(mean) else 1.0
 
-    def _likelihood(self, y: np.ndarray) -> tuple[Factor, tuple[str, ...]]:
-        """(factor in scaled units, its parameters that are to be learned)."""
+    def _likelihood(self, y: np.ndarray, unit: float) -> tuple[Factor, tuple[str, ...]]:
+        """(factor for y divided by `unit`, its parameters that are to be learned)."""
         if self.likelihood == "poisson":
             wrong = (y < 0) | (y != np.round(y))
             if wrong.any():
@@ -125,7 +119,7 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
         learned = isinstance(self.noise, str)
         if learned:
             checks.choice("noise", self.noise, ("auto",))
-        noise = FIRST_NOISE if learned else checks.positive("noise", self.noise) / self._scale
+        noise = FIRST_NOISE if learned else checks.positive("noise", self.noise) / unit
         if self.likelihood == "gaussian":
             return Gaussian(noise**2), ("variance",) if learned else ()
         free = ("scale",) if learned else ()
@@ -134,17 +128,16 @@ class GPRegressor(RegressorMixin, LatentGaussianEstimator):
             return StudentT(noise, 4.0), (*free, "df")
         return StudentT(noise, checks.positive("df", self.df)), free
 
-    def _summarise(self, machines: Any) -> None:
+    def _summarise(self, machines: Sequence[Any]) -> None:
         super()._summarise(machines)
-        (machine,) = machines
-        factor = plain(machine.factor)
-        self.kernel_ = as_given(machine.kernel)
-        self.log_evidence_ = machine.log_evidence - self._total_weight * float(np.log(self._scale))
-        self.noise_ = None
-        if isinstance(factor, Gaussian):
-            self.noise_ = float(np.sqrt(factor.variance)) * self._scale
-        elif isinstance(factor, StudentT):
-            self.noise_ = float(factor.scale) * self._scale
+        self.log_evidence_ -= self._total_weight * float(np.log(self._scale))
+        fitted, self.noise_ = self.likelihood_, None
+        if isinstance(fitted, Gaussian):
+            self.likelihood_ = Gaussian(fitted.variance * self._scale**2)
+            self.noise_ = float(np.sqrt(fitted.variance)) * self._scale
+        elif isinstance(fitted, StudentT):
+            self.noise_ = float(fitted.scale) * self._scale
+            self.likelihood_ = StudentT(self.noise_, fitted.df)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean of a new observation at every row of X; for counts the expected count.

@@ -1,7 +1,7 @@
 """Classifiers made of binary machines: one for two classes, else one for each class against the rest."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from cavity.estimators.base import LatentGaussianEstimator, leave_one_out
+from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
 from cavity.estimators.choices import plain
 from cavity.estimators.weights import class_weights, sample_weights
 from cavity.models.merging import Merged, merge
@@ -22,8 +22,9 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     """A subclass gives `_fit_machine`: the machine of a set of sites with labels −1 and +1."""
 
     classes_: np.ndarray
+    class_weight: Any
 
-    def _fit_machine(self, merged: Merged, seed: int) -> Any:
+    def _fit_machine(self, merged: Merged, seed: int, name: str) -> Any:
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
@@ -35,45 +36,30 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
         X, y = validate_data(self, X, y, **self._input_checks())
+        check_size("X", X)
         check_classification_targets(y)
         weights = sample_weights(sample_weight, X)
-        weights = weights * class_weights(self.class_weight, y, weights)  # type: ignore[attr-defined]
-        self.classes_ = present_classes(y, weights)
-        codes = self._codes(y)
-        rows = self._features(X)
-        sets = [merge(rows, labels, weights) for labels in self._binary_labels(codes)]
-        seed = self._seed()
-        machines = self._fit_machines(lambda number: self._fit_machine(sets[number], seed), len(sets))
-        self._finish(machines, sets, rows, codes)
+        weights = weights * class_weights(self.class_weight, y, weights)
+        classes = present_classes(y, weights)
+        rows = Labelled.of(classes, self._features(X), y, weights)
+        seed, names = self._seed(), machine_names(classes)
+        machines = self._fit_machines(
+            lambda number: self._fit_machine(rows.sets[number], seed, names[number]), len(rows.sets)
+        )
+        self._warn(machines, names)
+        self.classes_ = classes
+        self._finish(machines, rows)
         return self
 
-    def _finish(self, machines: Sequence[Any], sets: list[Merged], rows: np.ndarray, codes: np.ndarray) -> None:
+    def _finish(self, machines: Sequence[Any], rows: "Labelled") -> None:
         """Attributes of a fit that has seen all rows."""
         self._summarise(machines)
-        self._warn(self._names())
-        self._remember(sets)
-        labels = self._binary_labels(codes)
-        found = [leave_one_out(m, own, rows, y) for m, own, y in zip(machines, sets, labels, strict=True)]
-        self.loo_log_predictive_ = own_label(found, codes)
-
-    def _remember(self, sets: list[Merged]) -> None:
-        """What a stream keeps of its rows; others keep nothing."""
-
-    def _codes(self, y: np.ndarray) -> np.ndarray:
-        """The place of every label in `classes_`; −1 for a class whose rows all have weight 0."""
-        places = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        return np.where(self.classes_[places] == y, places, -1)
-
-    def _binary_labels(self, codes: np.ndarray) -> list[np.ndarray]:
-        """Labels −1 and +1 of every row, a vector for each machine; two classes have one, for the second class."""
-        positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        return [np.where(codes == code, 1.0, -1.0) for code in positive]
-
-    def _names(self) -> list[str]:
-        """What a machine is called in a warning."""
-        if len(self.classes_) == 2:
-            return [""]
-        return [f" (class {label!r} against the rest)" for label in self.classes_.tolist()]
+        parts = zip(machines, rows.sets, rows.labels, strict=True)
+        said = [leave_one_out(machine, merged, rows.features, labels) for machine, merged, labels in parts]
+        logs = loo_log_probabilities(said, rows.codes)
+        self.loo_probabilities_ = np.exp(logs)
+        own = logs[np.arange(len(logs)), rows.codes]
+        self.loo_log_predictive_ = np.where(rows.codes < 0, -np.inf, own)
 
     def _summarise(self, machines: Sequence[Any]) -> None:
         super()._summarise(machines)
@@ -121,17 +107,50 @@ def present_classes(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return classes
 
 
-def own_label(machines: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
-    """log p(own label | other rows) from what each machine says of its own ±1 labels; −∞ for a class that is not known.
+def machine_names(classes: np.ndarray) -> list[str]:
+    """What a machine is called in a warning."""
+    if len(classes) == 2:
+        return [""]
+    return [f" (class {label!r} against the rest)" for label in classes.tolist()]
 
-    For more than two classes log P(+1) of machine k is what it says of the rows of class k, and log(1 − e^(…)) of what
-    it says of the others; the sum over k is divided out as in `predict_proba`.
+
+class Labelled(NamedTuple):
+    """Rows as the machines see them.
+
+    features: (n, d). codes: (n,), the place of each label among the classes; −1 for one that is not there. labels: −1
+    and +1, a vector for each machine; two classes have one, for the second class. sets: the sites of each machine.
     """
-    if len(machines) == 1:
-        return np.where(codes < 0, -np.inf, machines[0])
-    said = np.stack(machines, axis=1)
-    own = codes[:, None] == np.arange(len(machines))
+
+    features: np.ndarray
+    codes: np.ndarray
+    labels: list[np.ndarray]
+    sets: list[Merged]
+
+    @classmethod
+    def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "Labelled":
+        """Weighted rows with their labels."""
+        codes = class_codes(classes, y)
+        positive = [1] if len(classes) == 2 else range(len(classes))
+        labels = [np.where(codes == code, 1.0, -1.0) for code in positive]
+        return cls(features, codes, labels, [merge(features, own, weights) for own in labels])
+
+
+def class_codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The place of every label among the sorted classes; −1 where it is not there."""
+    places = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    return np.where(classes[places] == y, places, -1)
+
+
+def loo_log_probabilities(machines: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
+    """(n, classes): log p(label | other rows) from what each machine says of the ±1 label a row has.
+
+    What it says of the other one is what is missing to 1. More than two classes are divided by their sum, as in
+    `predict_proba`.
+    """
+    said = np.minimum(np.stack(machines, axis=1), 0.0)
     with np.errstate(divide="ignore"):
-        for_class = np.maximum(np.where(own, said, np.log(-np.expm1(np.minimum(said, 0.0)))), FLOOR)
-    result = for_class[np.arange(len(codes)), codes] - logsumexp(for_class, axis=1)
-    return np.where(codes < 0, -np.inf, result)
+        other = np.log(-np.expm1(said))
+    if len(machines) == 1:
+        return np.where(codes[:, None] == 1, np.hstack([other, said]), np.hstack([said, other]))
+    positive = np.maximum(np.where(codes[:, None] == np.arange(len(machines)), said, other), FLOOR)
+    return positive - logsumexp(positive, axis=1, keepdims=True)

@@ -48,7 +48,7 @@ METHOD_PARTS: dict[str, Any] = {
 }
 #: fitted attributes that do not follow from the machines, where an estimator has them.
 NUMBERS = ("n_features_in_", "_offset", "_scale", "_total_weight")
-ARRAYS = ("classes_", "feature_names_in_", "loo_log_predictive_")
+ARRAYS = ("classes_", "feature_names_in_", "loo_log_predictive_", "loo_probabilities_")
 
 
 def save(estimator: LatentGaussianEstimator, path: str | os.PathLike[str]) -> None:

@@ -13,17 +13,22 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
+from cavity.estimators.base import AS_PROMISED, LatentGaussianEstimator
 from cavity.numerics import checks
+
+#: what stands for the status of a model that could not be fitted.
+FAILED = "failed"
 
 
 class Selection(NamedTuple):
     """Features found one after another.
 
     features: their column numbers in the order they were taken. names: their names where X had any, else the numbers.
-    log_evidence: of the model with these features. table: a row for every model tried. estimator: fitted on these
-    columns.
+    log_evidence: of the model with these features. table: a row for every model tried, with its status; one that fell
+    short is there and was not taken. estimator: fitted on these columns.
     """
 
     features: tuple[int, ...]
@@ -37,22 +42,29 @@ def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit
     """Fit every estimator to the same data and table their log evidences, the largest first.
 
     Args:
-        estimators: by name; without names they are called by what they print as. They are cloned, not changed.
+        estimators: of this library, or pipelines that end with one, by name; without names they are called by what they
+            print as. They are cloned, not changed.
         X: inputs.
         y: labels, counts or measurements.
-        **fit_params: what else `fit` takes, such as sample_weight.
+        **fit_params: what else `fit` takes, such as sample_weight; in a pipeline its last step gets it.
 
     Returns:
         Rows with name, log_evidence, probability (of the model, all being equally likely beforehand), status,
-        converged, seconds and the fitted estimator.
+        converged, error, seconds and the fitted estimator. Of a model that could not be fitted the status is "failed"
+        and error says why; it comes last, and its log_evidence, probability and estimator are None.
     """
     named = dict(estimators) if isinstance(estimators, Mapping) else {str(one): one for one in estimators}
     if not named:
         raise ValueError("estimators is empty: there is nothing to compare.")
+    for one in named.values():
+        last_step(one)
     rows = [fitted_row(name, one, X, y, fit_params) for name, one in named.items()]
-    for row, share in zip(rows, softmax([row["log_evidence"] for row in rows]), strict=True):
+    fitted = [row for row in rows if row["status"] != FAILED]
+    if not fitted:
+        raise ValueError(f"None of the models could be fitted; the first, {first_reason(rows)}")
+    for row, share in zip(fitted, softmax([row["log_evidence"] for row in fitted]), strict=True):
         row["probability"] = float(share)
-    return sorted(rows, key=lambda row: -row["log_evidence"])
+    return sorted(fitted, key=lambda row: -row["log_evidence"]) + [row for row in rows if row["status"] == FAILED]
 
 
 def select_features(
@@ -67,10 +79,11 @@ def select_features(
 ) -> Selection:
     """Forward selection: again and again take the feature that raises the log evidence most, while one does.
 
-    The first feature is always taken. With d features about d²/2 models are fitted.
+    The first feature is always taken. With d features about d²/2 models are fitted. The evidence of a fit that did not
+    end as it should is not one to go by: such a model is in the table and never taken.
 
     Args:
-        estimator: cloned for every fit.
+        estimator: of this library, or a pipeline that ends with one; cloned for every fit.
         X: inputs, an array or a data frame.
         y: labels, counts or measurements.
         max_features: stop at this many.
@@ -78,6 +91,7 @@ def select_features(
         progress: called with every row of the table as it is made.
         **fit_params: what else `fit` takes, such as sample_weight.
     """
+    last_step(estimator)
     names = tuple(X.columns) if hasattr(X, "columns") else None
     table = np.asarray(check_array(X, dtype="float64"))
     columns = table.shape[1]
@@ -98,8 +112,11 @@ def select_features(
             if progress is not None:
                 progress(rows[-1])
         tried += rows
-        leading = max(rows, key=lambda row: row["log_evidence"])
-        if best is not None and leading["log_evidence"] - best["log_evidence"] <= min_gain:
+        settled = [row for row in rows if row["status"] in AS_PROMISED]
+        if not settled and best is None:
+            raise ValueError(f"No single feature gave a fit that ended as it should; the first, {first_reason(rows)}")
+        leading = max(settled, key=lambda row: row["log_evidence"], default=None)
+        if leading is None or (best is not None and leading["log_evidence"] - best["log_evidence"] <= min_gain):
             break
         chosen, best = leading["features"], leading
     assert best is not None
@@ -109,20 +126,34 @@ def select_features(
     return Selection(chosen, tuple(names[i] for i in chosen), float(best["log_evidence"]), tried, fitted)
 
 
+def last_step(estimator: Any) -> tuple[Any, str]:
+    """The estimator itself, or the last one of a pipeline; and what the names of its fit parameters begin with."""
+    name, last = estimator.steps[-1] if isinstance(estimator, Pipeline) else ("", estimator)
+    if not isinstance(last, LatentGaussianEstimator):
+        raise TypeError(f"estimators must have a log_evidence_ once fitted; {type(last).__name__} has none.")
+    return last, f"{name}__" if name else ""
+
+
 def fitted_row(name: str, estimator: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> dict[str, Any]:
-    """One estimator fitted. What its warning would say is in the row."""
+    """One estimator fitted, or why it could not be. What its warning would say is in the row."""
     began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted: Any = clone(estimator)
-        fitted.fit(X, y, **fit_params)
-    if not hasattr(fitted, "log_evidence_"):
-        raise TypeError(f"estimators must have a log_evidence_ once fitted; {type(fitted).__name__} has none.")
-    return {
-        "name": name,
-        "log_evidence": float(fitted.log_evidence_),
-        "status": fitted.status_,
-        "converged": all(machine.converged for machine in fitted.machines_),
-        "seconds": time.perf_counter() - began,
-        "estimator": fitted,
-    }
+    row: dict[str, Any] = {"name": name, "log_evidence": None, "probability": None, "error": None, "estimator": None}
+    row |= {"status": FAILED, "converged": False}
+    whole: Any = clone(estimator)
+    _, prefix = last_step(whole)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            whole.fit(X, y, **{prefix + key: value for key, value in fit_params.items()})
+    except (ValueError, TypeError) as error:
+        row["error"] = str(error)
+    else:
+        last, _ = last_step(whole)
+        row |= {"log_evidence": float(last.log_evidence_), "status": last.status_, "estimator": whole}
+        row["converged"] = all(machine.converged for machine in last.machines_)
+    return {**row, "seconds": time.perf_counter() - began}
+
+
+def first_reason(rows: list[dict[str, Any]]) -> str:
+    """Name of the first model and what came of it."""
+    return f"{rows[0]['name']}: {rows[0]['error'] or rows[0]['status'].sentence}"

@@ -4,10 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity.estimators.base import leave_one_out
 from cavity.kernels import Kernel
 from cavity.kernels.composite import Sum
-from cavity.models.merging import merge
 from cavity.reports.calibration import Calibration, calibration
 
 #: machines whose kernels are written out
@@ -56,7 +54,7 @@ class Findings(NamedTuple):
 def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Findings:
     """What there is to say of a classifier fitted to X and y, all weights 1; `seconds` is how long that took."""
     codes = np.searchsorted(estimator.classes_, y)
-    probabilities = loo_probabilities(estimator, X, codes)
+    probabilities = estimator.loo_probabilities_
     machines = estimator.machines_
     noises = np.atleast_1d(estimator.label_noise_)
     return Findings(
@@ -76,24 +74,6 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
         residuals=[np.asarray(machine.residuals) for machine in machines],
         histories=[np.array([step["log_evidence"] for step in machine.history], float) for machine in machines],
     )
-
-
-def loo_probabilities(estimator: Any, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """(n, classes) probabilities of a row's observed label given all other rows, from the cavities.
-
-    A machine knows the probability of the ±1 label a row has; that of the other one is what is missing to 1. More than
-    two classes are divided by their sum, as in `predict_proba`.
-    """
-    rows = estimator._features(X)
-    columns = []
-    for machine, labels in zip(estimator.machines_, estimator._binary_labels(codes), strict=True):
-        logs = leave_one_out(machine, merge(rows, labels, np.ones(len(rows))), rows, labels)
-        own = np.exp(np.minimum(logs, 0.0))
-        columns.append(np.where(labels > 0, own, 1.0 - own))
-    if len(columns) == 1:
-        return np.column_stack([1.0 - columns[0], columns[0]])
-    together = np.column_stack(columns)
-    return together / np.maximum(together.sum(axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def kernel_words(machine: Any) -> str:

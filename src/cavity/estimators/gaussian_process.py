@@ -1,0 +1,79 @@
+"""What the Gaussian process estimators share: their kernel, made or given, and the fit of one process."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cavity.estimators.choices import as_given, deviations, fixed, suitable_kernel
+from cavity.estimators.progress import listeners
+from cavity.factors import Factor
+from cavity.models.machines import KernelMachine, fit_kernel_machine
+from cavity.models.merging import Merged
+
+
+class GaussianProcess:
+    """Mixed into an estimator with the parameters kernel, method, optimize, restarts and verbose."""
+
+    kernel: Any
+    method: Any
+    optimize: bool
+    restarts: int
+    verbose: Any
+
+    def _fit_process(
+        self,
+        merged: Merged,
+        factor: Factor,
+        free: tuple[str, ...],
+        seed: int,
+        name: str = "",
+        amplitude: bool = True,
+        bias: float = 0.0,
+    ) -> KernelMachine:
+        """The machine of a set of sites.
+
+        Args:
+            merged: the sites.
+            factor: their likelihood.
+            free: its parameters that are learned, whether or not the kernel's are.
+            seed: of restarts.
+            name: which machine this is, for the lines of `verbose`.
+            amplitude: whether the kernel for None has a variance to be learned.
+            bias: variance of a constant added to the kernel for None.
+        """
+        kernel = suitable_kernel(self.kernel, merged.X, amplitude=amplitude, bias=bias)
+        check_restarts(self.restarts, kernel)
+        return fit_kernel_machine(
+            merged.X,
+            merged.y,
+            kernel=kernel if self.optimize or not free else fixed(kernel),
+            factor=factor,
+            copies=merged.copies,
+            exponents=merged.exponents,
+            method=self.method,
+            optimize=bool(self.optimize or free),
+            free=free,
+            deviations=deviations(self.kernel, kernel) if self.optimize else None,
+            restarts=self.restarts,
+            seed=seed,
+            **listeners(self.verbose, f"{type(self).__name__}{name}"),
+        )
+
+    def _summarise(self, machines: Sequence[Any]) -> None:
+        super()._summarise(machines)  # type: ignore[misc]
+        kernels = [as_given(machine.kernel) for machine in machines]
+        self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
+
+
+def check_restarts(restarts: Any, kernel: Any) -> None:
+    """A whole number from 0; above it the search needs bounds to draw its starts from."""
+    if isinstance(restarts, bool) or not isinstance(restarts, int | np.integer) or restarts < 0:
+        raise ValueError(f"restarts must be a whole number from 0; found {restarts!r}.")
+    if restarts and not np.isfinite(kernel.bounds).all():
+        place = int(np.argmin(np.isfinite(kernel.bounds).all(axis=1)))
+        low, high = np.exp(kernel.bounds[place])
+        raise ValueError(
+            f"restarts draws starts within the kernel's bounds, which must be finite and above 0; found ({low:g}, "
+            f"{high:g}) for {kernel.names[place]}."
+        )
