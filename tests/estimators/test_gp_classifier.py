@@ -94,6 +94,10 @@ def test_more_than_two_classes_are_machines_of_two():
     shares = np.where(own, said, 1 - said)
     left_out = np.log(shares[own] / shares.sum(axis=1))
     np.testing.assert_allclose(several.loo_log_predictive_, left_out, atol=1e-9)
+    np.testing.assert_allclose(several.loo_probabilities_, shares / shares.sum(axis=1, keepdims=True), atol=1e-9)
+    single = singles[1].loo_probabilities_
+    np.testing.assert_allclose(single[:, 1], shares[:, 1], atol=1e-9)
+    np.testing.assert_allclose(single.sum(axis=1), 1.0, atol=1e-12)
     assert several.sample_posterior(POINTS[:4], 5, random_state=1).shape == (4, 3, 5)
 
 
