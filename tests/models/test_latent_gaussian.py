@@ -11,7 +11,8 @@ import rank_one_ep
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 import cavity as cv
-from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, response
+from cavity.posteriors.dense_algebra import KernelPrior, response
+from cavity.posteriors.dense_gaussian import DenseGaussian
 
 GPY = json.loads((Path(__file__).parents[1] / "tables" / "gpy.json").read_text())
 
@@ -89,9 +90,10 @@ def test_equals_rank_one_updates_also_with_negative_sites(noise):
     np.testing.assert_allclose(s.loo_log_predictive, r.loo_log_z, atol=1e-9)
 
 
-def test_one_sweep_in_windows_is_one_sweep_of_rank_one_updates():
+@pytest.mark.parametrize("n", [101, 301])
+def test_one_sweep_in_windows_is_one_sweep_of_rank_one_updates(n):
     """Not only the fixed point: the sites after one and two sweeps, more sites than windows hold, padding included."""
-    X, y = noisy_labels(2, n=101)
+    X, y = noisy_labels(2, n=n)
     K = rbf(X, 1.0, 2.0)
     problem = cv.models.latent_gaussian(y=y, likelihood=cv.factors.Probit(), kernel_matrix=K)
     for sweeps in (1, 2):
@@ -146,16 +148,16 @@ def test_gaussian_likelihood_is_exact():
     np.testing.assert_allclose(s.log_density(x), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("negatives", [0, 3, 50])
-def test_covariance_of_any_mix_of_signs(negatives):
-    """Against the direct inverse, with more negative sites than one stage takes in (32)."""
+@pytest.mark.parametrize(("n", "negatives"), [(64, 0), (64, 3), (64, 50), (301, 60)])
+def test_covariance_of_any_mix_of_signs(n, negatives):
+    """Against the direct inverse, with more negative sites than one stage takes in, in one block and in several."""
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(64, 2))
-    K = rbf(X, 0.7) + 0.1 * np.eye(64)
-    tau = rng.uniform(0.0, 3.0, 64)
+    X = rng.normal(size=(n, 2))
+    K = rbf(X, 0.7) + 0.1 * np.eye(n)
+    tau = rng.uniform(0.0, 3.0, n)
     tau[3] = 0.0
-    tau[rng.choice(64, negatives, replace=False)] *= -0.02
-    nu = rng.normal(size=64)
+    tau[rng.choice(n, negatives, replace=False)] *= -0.02
+    nu = rng.normal(size=n)
     sites = jnp.stack([jnp.asarray(nu), jnp.asarray(tau)], axis=1)
     prior = KernelPrior(jnp.asarray(K))
     q = DenseGaussian().refresh(prior, ((None, sites),))
@@ -164,7 +166,7 @@ def test_covariance_of_any_mix_of_signs(negatives):
     np.testing.assert_allclose(DenseGaussian().views(prior, q)["covariance"](), covariance, atol=1e-11)
     np.testing.assert_allclose(q.mean, covariance @ nu, atol=1e-11)
     np.testing.assert_allclose(K @ q.weights, q.mean, atol=1e-11)
-    log_det = np.linalg.slogdet(np.eye(64) + K * tau)[1]
+    log_det = np.linalg.slogdet(np.eye(n) + K * tau)[1]
     assert float(q.log_partition) == pytest.approx(0.5 * nu @ covariance @ nu - 0.5 * log_det, abs=1e-11)
     matrix, signs = response(prior, sites)
     expected = np.diag(tau) - tau[:, None] * covariance * tau

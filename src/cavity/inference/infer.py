@@ -16,6 +16,7 @@ from cavity.inference.problem import Problem
 from cavity.inference.solution import CODES, Solution, Status
 from cavity.numerics import checks
 from cavity.numerics.precision import is_traced, to_numpy
+from cavity.numerics.threads import one_blas_thread
 
 #: a chunk of compiled sweeps aims at this length, so that an interruption is noticed soon.
 CHUNK_SECONDS = 0.5
@@ -81,6 +82,7 @@ def in_double(problem: Problem) -> Problem:
     return jax.tree.map(convert, problem)
 
 
+@one_blas_thread()
 def drive(
     problem: Problem,
     method: Method,

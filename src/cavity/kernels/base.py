@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.kernels.structure import Bounds, check_bounds, kernel
+from cavity.kernels.structure import Bounds, check_bounds, kernel, without_bounds
 from cavity.numerics import checks
 from cavity.numerics.precision import float64, is_traced
 
@@ -62,12 +62,12 @@ class Kernel:
             Z = self.check_points("Z", Z)
             if X.shape[1] != Z.shape[1]:
                 raise ValueError(f"X and Z must have as many columns; found {X.shape[1]} and {Z.shape[1]}.")
-        return compiled_matrix(self, X, Z)
+        return compiled_matrix(without_bounds(self), X, Z)
 
     @float64
     def diagonal(self, X: Any) -> jax.Array:
         """k(x_i, x_i) without the matrix."""
-        return compiled_diagonal(self, self.check_points("X", X))
+        return compiled_diagonal(without_bounds(self), self.check_points("X", X))
 
     @float64
     def pullback(self, X: Any, G: Any) -> jax.Array:
@@ -82,7 +82,7 @@ class Kernel:
         G = jnp.asarray(G, float) if isinstance(G, jax.Array) else checks.array("G", G, (2,))
         if G.shape != (X.shape[0], X.shape[0]):
             raise ValueError(f"G must have a row and a column for each of the {X.shape[0]} points; found {G.shape}.")
-        return compiled_pullback(self, X, G)
+        return compiled_pullback(without_bounds(self), X, G)
 
     def check_points(self, name: str, points: Any) -> Any:
         """Points as a float64 matrix with as many columns as the vectors among the parameters have numbers."""

@@ -10,6 +10,8 @@ K = TypeVar("K", bound=type)
 
 #: where a search may move a parameter: a pair of positive numbers, or "fixed".
 Bounds = tuple[float, float] | str
+#: bounds that stand for any.
+ANYWHERE = (0.5, 2.0)
 
 
 def static(*, default: Any) -> Any:
@@ -42,6 +44,22 @@ def kernel(cls: K) -> K:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
     return cls
+
+
+def without_bounds(instance: Any) -> Any:
+    """The kernel with the same bounds for all that is free.
+
+    A value does not depend on them, but they are structure: compiled programs would be told apart by them, and the
+    bounds of a kernel made for some data are like no others.
+    """
+    changes = {}
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if dataclasses.is_dataclass(value):
+            changes[field.name] = without_bounds(value)
+        elif field.name.endswith("_bounds") and value != "fixed":
+            changes[field.name] = ANYWHERE
+    return dataclasses.replace(instance, **changes)
 
 
 def check_bounds(name: str, bounds: Any) -> Bounds:

@@ -21,7 +21,8 @@ from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature
 from cavity.numerics import checks
 from cavity.numerics.precision import float64, is_traced
-from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior
+from cavity.posteriors.dense_algebra import KernelPrior
+from cavity.posteriors.dense_gaussian import DenseGaussian
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: a kernel matrix may miss positive definiteness by this much of its largest entry, times n: rounding

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from cavity.inference.solution import Solution
 from cavity.numerics import checks
-from cavity.posteriors.dense_gaussian import response
+from cavity.posteriors.dense_algebra import response
 
 
 class Latent(NamedTuple):

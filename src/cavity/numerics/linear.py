@@ -8,10 +8,10 @@ def cholesky(matrix: jax.Array) -> jax.Array:
     return jax.lax.linalg.cholesky(matrix, symmetrize_input=False)
 
 
-def solve_triangular(lower: jax.Array, right: jax.Array, *, transposed: bool = False) -> jax.Array:
-    """L⁻¹ right, or L⁻ᵀ right; right may be a vector."""
+def solve_triangular(lower: jax.Array, right: jax.Array, *, unit: bool = False) -> jax.Array:
+    """L⁻¹ right; right may be a vector. unit: the diagonal of L is not read and taken to be 1."""
     columns = right if right.ndim == 2 else right[:, None]
-    solved = jax.lax.linalg.triangular_solve(lower, columns, left_side=True, lower=True, transpose_a=transposed)
+    solved = jax.lax.linalg.triangular_solve(lower, columns, left_side=True, lower=True, unit_diagonal=unit)
     return solved if right.ndim == 2 else solved[:, 0]
 
 

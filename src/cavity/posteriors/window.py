@@ -8,9 +8,9 @@ i moves it by a rank-one update (thesis 5.80): with a = covariance[:, i] and v =
 The same update moves the rest of q, through its covariance with site i at that moment. Before the window that is
 `reach[:, i]`; the earlier updates of the window have changed it:
 
-    column_i = reach[:, i] − Σ_{j before i} c_j a_j[i] column_j  =  Σ_k transform[i, k] reach[:, k],
+    column_i = reach[:, i] − Σ_{j before i} c_j a_j[i] column_j,
 
-so all columns follow by one product when the window closes. These are exactly the updates of sequential EP.
+a unit triangular system that gives all columns when the window closes. These are exactly the updates of sequential EP.
 """
 
 from typing import NamedTuple
@@ -18,12 +18,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity.numerics.linear import solve_triangular
+
 
 class Window(NamedTuple):
     """The joint Gaussian of the latents of a few sites, and a record of what was absorbed.
 
     reach: covariance of the rest of q with these latents when the window was opened, one column a site.
-    columns: row i is `covariance[:, i]` when site i was absorbed. gains, moves: its c and e. transform: see above.
+    columns: row i is `covariance[:, i]` when site i was absorbed. gains, moves: its c and e.
     """
 
     mean: jax.Array
@@ -32,14 +34,13 @@ class Window(NamedTuple):
     columns: jax.Array
     gains: jax.Array
     moves: jax.Array
-    transform: jax.Array
     proper: jax.Array
 
 
 def opened(mean: jax.Array, covariance: jax.Array, reach: jax.Array) -> Window:
     """A window in which nothing has been absorbed yet."""
-    none, square = jnp.zeros_like(mean), jnp.zeros_like(covariance)
-    return Window(mean, covariance, reach, square, none, none, square, jnp.ones((), bool))
+    none = jnp.zeros_like(mean)
+    return Window(mean, covariance, reach, jnp.zeros_like(covariance), none, none, jnp.ones((), bool))
 
 
 def local(window: Window, place: jax.Array) -> jax.Array:
@@ -61,22 +62,20 @@ def absorb_one(window: Window, place: jax.Array, change: jax.Array) -> Window:
     growth = 1.0 + change[1] * column[place]
     gain = change[1] / growth
     move = (change[0] - change[1] * window.mean[place]) / growth
-    # Rows of sites still to come are zero in `columns`, so the sum runs over those before.
-    earlier = jnp.sum((window.gains * window.columns[:, place])[:, None] * window.transform, axis=0)
     return window._replace(
         mean=window.mean + move * column,
         covariance=window.covariance - gain * column[:, None] * column,
         columns=window.columns.at[place].set(column),
         gains=window.gains.at[place].set(gain),
         moves=window.moves.at[place].set(move),
-        transform=window.transform.at[place].set(-earlier).at[place, place].add(1.0),
         proper=window.proper & (growth > 0),
     )
 
 
 def spread(window: Window) -> jax.Array:
     """The columns by which the rest of q was moved: rest −= Σ gainᵢ columnᵢ columnᵢᵀ, its mean += Σ moveᵢ columnᵢ."""
-    return window.reach @ window.transform.T
+    system = jnp.tril(window.columns.T * window.gains, -1)
+    return window.reach @ solve_triangular(system, jnp.eye(window.mean.size), unit=True).T
 
 
 def open_inside(window: Window, start: jax.Array, width: int) -> Window:
@@ -88,15 +87,12 @@ def open_inside(window: Window, start: jax.Array, width: int) -> Window:
 
 def close_inside(window: Window, start: jax.Array, inner: Window) -> Window:
     """The window with what the inner one absorbed; its `spread` is what the columns were at their moments."""
-    columns, width = spread(inner), inner.mean.size
-    before = jax.lax.dynamic_slice(window.columns, (0, start), (window.mean.size, width)) * window.gains[:, None]
-    own = jax.lax.dynamic_update_slice(-before.T @ window.transform, jnp.eye(width), (0, start))
+    columns = spread(inner)
     return window._replace(
         mean=window.mean + columns @ inner.moves,
         covariance=window.covariance - (columns * inner.gains) @ columns.T,
         columns=jax.lax.dynamic_update_slice(window.columns, columns.T, (start, 0)),
         gains=jax.lax.dynamic_update_slice(window.gains, inner.gains, (start,)),
         moves=jax.lax.dynamic_update_slice(window.moves, inner.moves, (start,)),
-        transform=jax.lax.dynamic_update_slice(window.transform, inner.transform @ own, (start, 0)),
         proper=window.proper & inner.proper,
     )

@@ -19,15 +19,14 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.inference.problem import Problem
 from cavity.models.machines.parameters import unpack
-from cavity.posteriors.dense_gaussian import response
+from cavity.posteriors.dense_algebra import information
 
 
 @jax.jit
 def covariance_gradient(problem: Problem, q: Any, sites: jax.Array) -> jax.Array:
     """½ (α αᵀ − (K + S⁻¹)⁻¹): what a change of the prior covariance, entry by entry, does to the log evidence."""
     (group,) = problem.groups
-    matrix, signs = response(problem.prior, group.copies[:, None] * sites)
-    return 0.5 * (jnp.outer(q.weights, q.weights) - (matrix * signs) @ matrix.T)
+    return 0.5 * (jnp.outer(q.weights, q.weights) - information(q, group.copies * sites[:, 1]))
 
 
 @jax.jit

@@ -3,7 +3,6 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -31,7 +30,9 @@ from cavity.models.machines.record import (
 from cavity.models.machines.search import Search, Watch, maximise, solve
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
-from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, response
+from cavity.numerics.threads import one_blas_thread
+from cavity.posteriors.dense_algebra import KernelPrior, response
+from cavity.posteriors.dense_gaussian import DenseGaussian
 
 #: rows predicted at a time
 CHUNK = 1024
@@ -57,11 +58,12 @@ class KernelMachine:
     def latent(self, X: Any) -> tuple[Any, Any]:
         """Mean and variance of the latent at the rows of X."""
         alpha, matrix, signs = self._response()
+        known = padded(self.X, alpha.size)
         parts = []
         for start in range(0, len(X), CHUNK):
             rows = np.asarray(X[start : start + CHUNK], float)
             filled = padded(rows, bucket(len(rows)))
-            cross = columns_filled(jnp.asarray(self.kernel(filled, self.X)), alpha.size)
+            cross = jnp.asarray(self.kernel(filled, known))
             diagonal = jnp.asarray(self.kernel.diagonal(filled))
             parts.append([np.asarray(part)[: len(rows)] for part in conditioned(cross, diagonal, alpha, matrix, signs)])
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -71,7 +73,7 @@ class KernelMachine:
     def sample(self, X: Any, key: jax.Array, draws: int) -> Any:
         """Draws of the latent at the rows of X, jointly."""
         alpha, matrix, signs = self._response()
-        cross = columns_filled(jnp.asarray(self.kernel(X, self.X)), alpha.size)
+        cross = jnp.asarray(self.kernel(X, padded(self.X, alpha.size)))
         spread = cross @ matrix
         covariance = jnp.asarray(self.kernel(X)) - (spread * signs) @ spread.T
         values, vectors = jnp.linalg.eigh(covariance)
@@ -84,10 +86,9 @@ class KernelMachine:
         known = self.__dict__.get("_known")
         if known is None:
             size = bucket(len(self.X))
-            prior, copies = prior_matrix(self.kernel, self.X, self.copies, size)
-            sites = padded_with_zeros(self.account.sites, size) * padded_with_zeros(copies, size)[:, None]
-            matrix, signs = response(prior, jnp.asarray(sites))
-            known = jnp.asarray(padded_with_zeros(self.alpha, size)), matrix, signs
+            prior, held = prior_matrix(self.kernel, padded(self.X, size), self.copies)
+            sites = padded_with_zeros(self.account.sites, size) * held[:, None]
+            known = jnp.asarray(padded_with_zeros(self.alpha, size)), *response(prior, jnp.asarray(sites))
             object.__setattr__(self, "_known", known)
         return known
 
@@ -108,6 +109,7 @@ class KernelMachine:
 
 
 @float64
+@one_blas_thread()
 def fit_kernel_machine(
     X: Any,
     y: Any,
@@ -139,16 +141,17 @@ def fit_kernel_machine(
     copies = np.ones(n) if copies is None else np.asarray(copies, float)
     term: Factor = factor if exponents is None else Tempered(factor)
     data = padded(y if exponents is None else (y, exponents), size)
+    rows = padded(np.asarray(X, float), size)
 
     def build(vector: np.ndarray) -> Problem:
         own, likelihood = split(vector)
-        prior, held = prior_matrix(kernel.with_theta(own), X, copies, size)
+        prior, held = prior_matrix(kernel.with_theta(own), rows, copies)
         group = SiteGroup(
             as_numbers(unpack(term, free, likelihood)),
             data,
             Gaussian(),
             ClosedForm(),
-            multiplicity=padded_with_zeros(held, size),
+            multiplicity=held,
             at_most_one=bool((held <= 1).all()),
         )
         return Problem(prior, (group,), DenseGaussian())
@@ -160,8 +163,9 @@ def fit_kernel_machine(
         own, likelihood = split(vector)
         parts = [np.zeros(0)]
         if own.size:
-            pull = covariance_gradient(solution.problem, solution.q, solution.sites)[:n, :n]
-            parts.append(np.asarray(kernel.with_theta(own).pullback(X, pull)))
+            # What does not take part has no weight here: padding adds nothing.
+            pull = covariance_gradient(solution.problem, solution.q, solution.sites)
+            parts.append(np.asarray(kernel.with_theta(own).pullback(rows, pull)))
         if free:
             power = 1.0 if method is None else method.power
             found = likelihood_gradient(
@@ -209,27 +213,21 @@ def check_kernel(kernel: Any, X: Any, name: str) -> None:
         covariance_matrix(k[np.ix_(some, some)], int(some.sum()), name=name)
 
 
-def prior_matrix(kernel: Any, X: Any, copies: np.ndarray, size: int) -> tuple[KernelPrior, np.ndarray]:
-    """K padded by independent latents, and the copies that take part.
+def prior_matrix(kernel: Any, X: np.ndarray, copies: np.ndarray) -> tuple[KernelPrior, np.ndarray]:
+    """K of padded rows, and the copies that take part, 0 for padding: `copies` are those of the rows before it.
 
-    A latent of no prior variance is 0 whatever is observed: its row is replaced like padding, and what is observed of
-    it joins the evidence as a constant.
+    A latent of no prior variance is 0 whatever is observed: its row is replaced like padding by an independent latent,
+    and what is observed of it joins the evidence as a constant.
     """
-    k = jnp.asarray(kernel(X))
-    fixed = np.asarray(jnp.diagonal(k)) <= 0
-    return KernelPrior(filled_up(k, jnp.asarray(fixed), size)), np.where(fixed, 0.0, copies)
+    k, taken = with_independent(jnp.asarray(kernel(X)), np.arange(len(X)) < len(copies))
+    return KernelPrior(k), np.where(taken, padded_with_zeros(copies, len(X)), 0.0)
 
 
-@partial(jax.jit, static_argnames="size")
-def filled_up(k: jax.Array, fixed: jax.Array, size: int) -> jax.Array:
-    missing = size - k.shape[0]
-    wide = jnp.pad(jnp.where(fixed[:, None] | fixed, 0.0, k), ((0, missing), (0, missing)))
-    return wide + jnp.diag(jnp.concatenate([jnp.where(fixed, 1.0, 0.0), jnp.ones(missing)]))
-
-
-def columns_filled(cross: jax.Array, size: int) -> jax.Array:
-    """Cross covariances with zero columns for the padding."""
-    return jnp.pad(cross, ((0, 0), (0, size - cross.shape[1])))
+@jax.jit
+def with_independent(k: jax.Array, real: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """K with independent latents of variance 1 for padding and for those of no variance, and which are neither."""
+    taken = real & (jnp.diagonal(k) > 0)
+    return jnp.where(taken[:, None] & taken, k, jnp.eye(taken.size)), taken
 
 
 @jax.jit

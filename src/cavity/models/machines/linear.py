@@ -18,7 +18,7 @@ from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian import weight_precision, weight_schedule
 from cavity.models.machines.gradient import likelihood_gradient, precision_gradient
-from cavity.models.machines.padding import bucket, padded, padded_with_zeros
+from cavity.models.machines.padding import bucket, feature_bucket, padded, padded_with_zeros
 from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
 from cavity.models.machines.record import (
     Account,
@@ -110,7 +110,7 @@ def fit_linear_machine(
     check_free(factor, likelihood_free)
     rows = Rows.of(X, y, copies, exponents, factor)
     scaled = "prior_variance" in free
-    base = np.asarray(weight_precision(prior_variance, rows.X.shape[1]))
+    base = np.asarray(weight_precision(prior_variance, rows.d))
 
     def split(vector: np.ndarray) -> tuple[float, np.ndarray]:
         return (float(np.exp(vector[0])), vector[1:]) if scaled else (1.0, vector)
@@ -123,7 +123,7 @@ def fit_linear_machine(
         scale, likelihood = split(vector)
         parts = [np.zeros(0)]
         if scaled:
-            pull = np.asarray(precision_gradient(solution.problem, solution.q))
+            pull = np.asarray(precision_gradient(solution.problem, solution.q))[: rows.d]
             parts.append(np.atleast_1d(-np.sum(pull * np.diagonal(base)) / scale))
         if likelihood_free:
             found = likelihood_gradient(
@@ -158,9 +158,14 @@ def fit_linear_machine(
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Rows padded to a bucket, without those that are all zero: wᵀ0 is 0 whatever is observed."""
+    """Rows padded to a bucket, without those that are all zero: wᵀ0 is 0 whatever is observed.
+
+    Features are padded too, by columns of zeros: their weights keep their prior, and nothing else sees them.
+    d: the features before that.
+    """
 
     X: np.ndarray
+    d: int
     data: Any
     term: Factor
     held: np.ndarray
@@ -169,14 +174,14 @@ class Rows:
     @classmethod
     def of(cls, X: Any, y: Any, copies: Any, exponents: Any, factor: Factor) -> "Rows":
         X = np.asarray(X, float)
-        n, size = len(X), bucket(len(X))
+        (n, d), size = X.shape, bucket(len(X))
         copies = np.ones(n) if copies is None else np.asarray(copies, float)
         empty = ~X.any(axis=1)
-        some = X[np.argmin(empty)] if not empty.all() else np.ones(X.shape[1])
-        filled = np.where(empty[:, None], some, X)
+        some = X[np.argmin(empty)] if not empty.all() else np.ones(d)
+        filled = np.pad(np.where(empty[:, None], some, X), ((0, 0), (0, feature_bucket(d) - d)))
         term = factor if exponents is None else Tempered(factor)
         data = padded(y if exponents is None else (y, exponents), size)
-        return cls(padded(filled, size), data, term, np.where(empty, 0.0, copies), np.where(empty, copies, 0.0))
+        return cls(padded(filled, size), d, data, term, np.where(empty, 0.0, copies), np.where(empty, copies, 0.0))
 
     def problem(self, term: Factor, shift: np.ndarray, precision: np.ndarray) -> Problem:
         """These rows under a Gaussian prior of the weights."""
@@ -188,22 +193,25 @@ class Rows:
             multiplicity=padded_with_zeros(self.held, len(self.X)),
             at_most_one=bool((self.held <= 1).all()),
         )
-        prior = WeightPrior(jnp.asarray(self.X), jnp.asarray(shift), jnp.asarray(precision))
-        return Problem(prior, (group,), WeightGaussian(), schedule=weight_schedule(*self.X.shape))
+        wide = np.eye(self.X.shape[1])
+        wide[: self.d, : self.d] = precision
+        prior = WeightPrior(jnp.asarray(self.X), jnp.asarray(padded_with_zeros(shift, len(wide))), jnp.asarray(wide))
+        return Problem(prior, (group,), WeightGaussian(), schedule=weight_schedule(len(self.X), self.d))
 
     def machine(
         self, solution: Solution, method: Method, variance: np.ndarray, history: list[Any], began: float
     ) -> LinearMachine:
         """The machine a solution for these rows makes."""
-        n = len(self.held)
+        n, d = len(self.held), self.d
         (group,) = solution.problem.groups
-        prior, sites = solution.problem.prior, group.copies[:, None] * solution.sites
+        rows, shift, precision = (np.asarray(part)[..., :d] for part in solution.problem.prior)
+        sites = np.asarray(group.copies)[:, None] * solution.sites
         latent = solution.view("latent_mean"), solution.view("latent_variance")
         return LinearMachine(
-            mean=np.array(solution.q.mean),
-            covariance=np.array(solution.q.covariance),
-            shift=np.array(prior.shift + prior.rows.T @ sites[:, 0]),
-            precision=np.array(prior.precision + prior.rows.T @ (sites[:, 1:] * prior.rows)),
+            mean=np.array(solution.q.mean[:d]),
+            covariance=np.array(solution.q.covariance[:d, :d]),
+            shift=shift + rows.T @ sites[:, 0],
+            precision=precision[:d] + rows.T @ (sites[:, 1:] * rows),
             factor=as_numbers(group.factor),
             prior_variance=variance,
             account=account(solution, method, n, latent, self.left_out, history, time.perf_counter() - began),
@@ -246,7 +254,7 @@ def refine(
         raise ValueError(
             f"X must be the {len(sites)} rows the machine has seen, in their order; found {len(rows.held)}."
         )
-    d = rows.X.shape[1]
-    problem = rows.problem(rows.term, np.zeros(d), np.asarray(weight_precision(machine.prior_variance, d)))
+    precision = np.asarray(weight_precision(machine.prior_variance, rows.d))
+    problem = rows.problem(rows.term, np.zeros(rows.d), precision)
     solution, rung = solve(problem, method, padded_with_zeros(sites, len(rows.X)), watch)
     return rows.machine(solution, rung, machine.prior_variance, [], began)

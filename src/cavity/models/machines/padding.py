@@ -18,6 +18,12 @@ def bucket(rows: int) -> int:
     return -(-rows // step) * step
 
 
+def feature_bucket(features: int) -> int:
+    """The padded number of features: a multiple of 8, within an eighth of `features` beyond 64."""
+    step = max(8, (1 << max(features - 1, 1).bit_length()) // 16)
+    return -(-features // step) * step
+
+
 def padded(tree: Any, size: int) -> Any:
     """Arrays with their first row repeated at the end up to `size` rows: whatever is computed of it stays finite."""
 

@@ -1,0 +1,186 @@
+"""The Gaussian of the kernel form from its sites, and what follows from it: α, (K + T⁻¹)⁻¹, log partition.
+
+With site precisions τ and ν, T = diag τ, R = τ^½ where τ > 0 (numerics.blocked has the algebra):
+
+    B = I + R K R,    covariance = R⁻¹ (I − B⁻¹) R⁻¹,    mean = covariance · ν,    (K + T⁻¹)⁻¹ = R B⁻¹ R.
+
+R is kept above 1e-60 of K's scale, where the covariance is that of a flat site to all digits. Sites with τ < 0 are added
+in a second stage on top of the covariance Σ₁ of the others: with W = √−τ on them, L₂ L₂ᵀ = I − W Σ₁ W, they add F₂ F₂ᵀ,
+F₂ = Σ₁ W L₂⁻ᵀ; when that factor does not exist, q is improper. L, L⁻¹ and B⁻¹ take n³/3 flops each.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity.numerics import blocked
+from cavity.numerics.blocked import Blocks
+from cavity.numerics.linear import cholesky, divide_right
+
+
+class KernelPrior(NamedTuple):
+    """f ~ N(0, covariance)."""
+
+    covariance: jax.Array
+
+
+class Dense(NamedTuple):
+    """q: mean and marginal variances of the latents, and their covariance.
+
+    covariance: its columns window by window, each from the window's own rows on, as a pass in order reads them.
+    weak: 1 − τᵢ Σᵢᵢ, small where a site knows all about its latent. weights: α with mean = K α. log_partition: log ∫ prior ∏ sites, sites without their scales.
+    """
+
+    mean: jax.Array
+    variance: jax.Array
+    covariance: Blocks
+    weak: jax.Array
+    weights: jax.Array
+    log_partition: jax.Array
+    proper: jax.Array
+
+
+#: windows a pass is cut into at most, sites a window has where there are fewer, and sites of the windows inside it
+WINDOWS, WINDOW, INNERMOST = 8, 256, 32
+
+
+def window_sizes(size: int) -> tuple[int, int]:
+    """(window, window inside it) for a pass over `size` sites: a whole number of the second makes the first."""
+    if size <= INNERMOST:
+        return size, size
+    count = min(WINDOWS, -(-size // WINDOW))
+    least = -(-size // (count * INNERMOST))
+    # As many inner windows as leave the least padding; where it is none, the covariance need not be gathered.
+    inside = min(range(least, 2 * least), key=lambda inside: -size % (count * inside))
+    width = -(-size // (count * inside))
+    return inside * width, width
+
+
+#: the smallest R beside K^−½: products of four of them are still far from underflow
+SMALLEST_ROOT = 1e-60
+
+
+class Stage(NamedTuple):
+    """q with some of its sites: its covariance in blocks, `weak`, ½ log |B₂| of the negative ones taken in.
+
+    left: precisions of the sites to come.
+    """
+
+    covariance: Blocks
+    weak: jax.Array
+    log_det: jax.Array
+    left: jax.Array
+
+
+def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
+    """q for the sites (ν, τ). α = ν − T mean, where the share of a site's own ν is 1 − τᵢ Σᵢᵢ, without a difference."""
+    excess, stage = factorise(k, tau)
+    variance = jnp.concatenate([jnp.diagonal(block) for block in stage.covariance])
+    others = blocked.off_diagonal_product(stage.covariance, nu)
+    mean = variance * nu + others
+    weights = stage.weak * nu - tau * others
+    log_partition = 0.5 * nu @ mean - 0.5 * jnp.sum(jnp.log1p(excess)) - stage.log_det
+    proper = jnp.isfinite(log_partition) & jnp.all(jnp.isfinite(mean)) & jnp.all(variance > 0)
+    return Dense(mean, variance, stage.covariance, stage.weak, weights, log_partition, proper)
+
+
+def roots(k: jax.Array, tau: jax.Array) -> jax.Array:
+    """R: the square roots of the positive site precisions, and next to nothing for the others."""
+    return jnp.maximum(jnp.sqrt(jnp.maximum(tau, 0.0)), SMALLEST_ROOT / jnp.sqrt(jnp.diagonal(k)))
+
+
+def factorise(k: jax.Array, tau: jax.Array) -> tuple[jax.Array, Stage]:
+    """diag(L)² − 1 of the positive sites, and the stage with all sites."""
+    size, width = k.shape[0], window_sizes(k.shape[0])[0]
+    root = roots(k, tau)
+    factor = blocked.factor(k, root, width)
+    found, blocks = blocked.inverse(factor, width), []
+    for start, block in zip(range(0, size, width), found.columns, strict=True):
+        own = slice(start, start + width)
+        centred = jnp.where(blocked.identity(*block.shape), found.complement[own], -block)
+        blocks.append(centred / (root[start:, None] * root[own]))
+    return factor.excess, with_negatives(tau, Stage(tuple(blocks), found.diagonal, jnp.zeros(()), tau))
+
+
+def with_negatives(tau: jax.Array, stage: Stage) -> Stage:
+    """The stage with all its sites, a portion at a time."""
+    return jax.lax.while_loop(lambda stage: jnp.any(stage.left < 0), lambda stage: with_portion(tau, stage), stage)
+
+
+class Portion(NamedTuple):
+    """The most negative of the sites left: their numbers, W = √−τ, and where their columns go (nowhere if not < 0)."""
+
+    index: jax.Array
+    root: jax.Array
+    place: jax.Array
+
+
+def portion(left: jax.Array) -> Portion:
+    """An eighth of the sites at most: their work grows with the portions there are."""
+    index = jnp.argsort(left)[: min(max(32, left.size // 8), left.size)]
+    root = jnp.sqrt(jnp.maximum(-left[index], 0.0))
+    return Portion(index, root, jnp.where(root > 0, index, left.size))
+
+
+def negative_factor(rows: jax.Array, own: Portion) -> jax.Array:
+    """L₂ with L₂ L₂ᵀ = I − W Σ W, from the columns Σ W of the portion."""
+    square = -own.root[:, None] * rows[own.index]
+    return cholesky(jnp.where(blocked.identity(own.index.size), square + 1.0, square))
+
+
+def without(left: jax.Array, own: Portion, lower: jax.Array) -> jax.Array:
+    """What is left after the portion. A failure ends it: what would follow is not a number either."""
+    failed = ~jnp.all(jnp.isfinite(jnp.diagonal(lower)))
+    return jnp.where(failed, 0.0, left.at[own.place].set(0.0, mode="drop"))
+
+
+def with_portion(tau: jax.Array, stage: Stage) -> Stage:
+    """The stage with its most negative sites taken in: Σ + Σ W B₂⁻¹ W Σ with B₂ = I − W Σ W = L₂ L₂ᵀ."""
+    width, own = stage.covariance[0].shape[1], portion(stage.left)
+    rows = blocked.some_columns(stage.covariance, own.index) * own.root
+    lower = negative_factor(rows, own)
+    added = divide_right(rows, lower)
+    blocks = tuple(
+        block + added[start:] @ added[start : start + width].T
+        for start, block in zip(range(0, tau.size, width), stage.covariance, strict=True)
+    )
+    left = without(stage.left, own, lower)
+    variance = jnp.concatenate([jnp.diagonal(block) for block in blocks])
+    known = stage.weak - jnp.where(stage.left < 0, 0.0, tau) * jnp.sum(added**2, axis=1)
+    return Stage(
+        covariance=blocks,
+        weak=jnp.where((stage.left < 0) & (left == 0), 1.0 - tau * variance, known),
+        log_det=stage.log_det + jnp.sum(jnp.log(jnp.diagonal(lower))),
+        left=left,
+    )
+
+
+def information(q: Dense, tau: jax.Array) -> jax.Array:
+    """(K + T⁻¹)⁻¹ = T − T Σ T."""
+    return jnp.where(blocked.identity(tau.size), tau * q.weak, -tau[:, None] * blocked.mirrored(q.covariance) * tau)
+
+
+@jax.jit
+def response(prior: KernelPrior, sites: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(G, signs) with (K + T⁻¹)⁻¹ = (G · signs) Gᵀ for weighted sites: what predictions need.
+
+    A latent with prior variance k and covariances c with the others has the posterior variance k − Σ signs (c G)².
+    """
+    k, tau = prior.covariance, sites[:, 1]
+    root, signs = roots(k, tau), jnp.where(tau < 0, -1.0, 1.0)
+    square = root[:, None] * k * root
+    lower = cholesky(jnp.where(blocked.identity(tau.size), square + 1.0, square))
+
+    def with_next(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        # The columns of sites that are not in yet are next to nothing, whatever their sign.
+        matrix, left = carry
+        own = portion(left)
+        seen = (matrix * signs) @ (matrix.T @ (k[:, own.index] * own.root))
+        rows = k[:, own.index] * own.root - k @ seen
+        lower = negative_factor(rows, own)
+        new = (-seen).at[own.index, jnp.arange(own.index.size)].add(own.root)
+        return matrix.at[:, own.place].set(divide_right(new, lower), mode="drop"), without(left, own, lower)
+
+    first = divide_right(jnp.diag(root), lower), tau
+    return jax.lax.while_loop(lambda carry: jnp.any(carry[1] < 0), with_next, first)[0], signs
