@@ -14,7 +14,8 @@ from cavity.cli.candidates import fitted
 from cavity.cli.model_file import load_model
 from cavity.cli.recipe import labels, learned
 from cavity.cli.sheet import read_sheet
-from cavity.estimators import load
+from cavity.estimators import GPClassifier, load
+from cavity.kernels import RBF
 
 
 @pytest.fixture
@@ -88,6 +89,15 @@ def test_a_search_that_failed_is_told():
     assert [note.split()[:3] for note in fitted(Estimator(), None, None)] == [["once"], ["The", "search", "for"]]
     Machine.history = [{"refused": True}, {"refused": False}]
     assert fitted(Estimator(), None, None) == ["once"]
+
+
+def test_a_long_fit_is_told_and_can_be_saved(tmp_path):
+    told = []
+    estimator = GPClassifier(RBF(1.0), optimize=False)
+    a, b, _, label = measurements()
+    assert fitted(estimator, np.column_stack([a, b / 30]), label, told.append) == []
+    assert told[0].startswith("GPClassifier: sweep 1, mismatch")
+    estimator.save(tmp_path / "model.npz")
 
 
 def test_memory_that_is_not_there(data, tmp_path, monkeypatch):
@@ -195,6 +205,26 @@ def test_rows_are_numbered_as_a_spreadsheet_does(tmp_path):
     sheet = read_sheet(path)
     assert (sheet.columns, sheet.numbers) == (("a", "b", "y"), (2, 4))
     assert sheet.rows == [["1", "two\nlines", "yes"], ["3", "4", "no"]]
+
+
+def test_labels_that_are_one_number_are_one_class_and_empty_rows_are_named(tmp_path):
+    a, b, _, label = measurements()
+    spelled = [("1", "1.0", "01")[row % 3] if word == "yes" else "0" for row, word in enumerate(label)]
+    rows = [[str(x), str(z), word] for x, z, word in zip(a, b, spelled, strict=True)]
+    path = write_csv(tmp_path / "data.csv", ["a", "b", "y"], [*rows[:2], ["", " ", ""], *rows[2:], ["", "", ""]])
+    result = call("fit", path, "--label", "y", "--out", tmp_path / "model.npz", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert load(tmp_path / "model.npz").classes_.tolist() == ["0", "1"]
+    assert f"Note: Empty rows of {path} that were passed over: 2 (row 4, 33)." in result.output
+    assert "Note: Labels that are the same number are one class; other spellings were: '01', '1.0'." in result.output
+    predicted = call("predict", tmp_path / "model.npz", path, "--out", tmp_path / "out.csv")
+    assert "passed over: 2 (row 4, 33)." in predicted.output and "30 rows predicted" in predicted.output
+
+
+def test_long_numbers_that_differ_are_different_labels(tmp_path):
+    rows = [["1", "9007199254740992"], ["2", "9007199254740993"]]
+    sheet = read_sheet(write_csv(tmp_path / "long.csv", ["a", "y"], rows))
+    assert labels(sheet, "y").tolist() == [row[1] for row in rows]
 
 
 def test_constant_and_huge_columns_stay_finite(tmp_path):

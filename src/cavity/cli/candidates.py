@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,11 +97,18 @@ class Candidate:
         return kernel if self.likelihood == "step" else Constant(1.0) * kernel
 
 
-def fitted(estimator: Any, X: np.ndarray, y: np.ndarray) -> list[str]:
-    """Fit, and hand back what a user should know, each thing once: warnings, and a search that failed."""
+def fitted(estimator: Any, X: np.ndarray, y: np.ndarray, tell: Callable[[str], Any] | None = None) -> list[str]:
+    """Fit, and hand back what a user should know, each thing once: warnings, and a search that failed.
+
+    tell: called with a line for every step on the way.
+    """
+    if tell is not None:
+        estimator.set_params(verbose=tell)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(X, y)
+    if tell is not None:
+        estimator.set_params(verbose=0)  # a function cannot be saved
     notes = [str(warning.message) for warning in caught]
     if not searched(estimator):
         notes.append("The search for parameters found no fixed point of EP; they are what it started from.")

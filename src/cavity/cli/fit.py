@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,13 +11,27 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cavity.cli.candidates import KERNELS, LIKELIHOODS, METHODS, Candidate, fitted, searched
+from cavity.cli.candidates import KERNELS, LIKELIHOODS, Candidate, fitted, searched
 from cavity.cli.endings import check_target, in_a_sentence, printable
 from cavity.cli.model_file import save_model
-from cavity.cli.recipe import MISSING, Recipe, labels, learned
-from cavity.cli.sheet import Sheet, read_sheet
+from cavity.cli.options import (
+    Categorical,
+    DataFile,
+    Ignore,
+    Label,
+    Method,
+    Missing,
+    Noise,
+    Optimize,
+    Overwrite,
+    Seed,
+    Separator,
+    Standardize,
+    prepared,
+)
+from cavity.cli.recipe import Recipe
+from cavity.cli.sheet import Sheet
 from cavity.estimators.base import AS_PROMISED
-from cavity.numerics import checks
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
 from cavity.reports.findings import Findings, findings
@@ -24,32 +39,6 @@ from cavity.reports.html import write_whole
 
 #: kernels whose evidences stand beside that of the fitted one on the page
 COMPARED = ("rbf", "matern", "poly", "linear")
-
-# What the commands that read a labelled file have in common.
-DataFile = Annotated[Path, typer.Argument(help="A CSV file with a row of names.", show_default=False)]
-Label = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]
-Noise = Annotated[str, typer.Option(help="Share of wrong labels, in [0, 0.5), or auto to learn it.")]
-Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}; auto: EP, then damped EP, then Power EP.")]
-Optimize = Annotated[
-    bool, typer.Option("--optimize/--no-optimize", help="Search for the kernel's parameters by the evidence.")
-]
-Categorical = Annotated[
-    list[str] | None, typer.Option(help="A column of names: a column of 0 and 1 for each level. May be repeated.")
-]
-Ignore = Annotated[list[str] | None, typer.Option(help="A column to leave out. May be repeated.")]
-Missing = Annotated[
-    str,
-    typer.Option(
-        help=f"Missing values (empty, NA, NaN, null, ?): one of {', '.join(MISSING)}. drop leaves out the row, "
-        "mean puts the column's mean there."
-    ),
-]
-Standardize = Annotated[
-    bool, typer.Option("--standardize/--no-standardize", help="Give number columns mean 0 and deviation 1.")
-]
-Separator = Annotated[str, typer.Option(help="What stands between cells.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace output files that exist already.")]
 
 
 def fit(
@@ -86,19 +75,20 @@ def fit(
         check_target("--out", out, overwrite, data)
         if report is not None:
             check_target("--report", report, overwrite, data, out)
-        recipe, sheet, X, y = prepared(data, label, categorical, ignore, missing, standardize, separator)
+        recipe, sheet, X, y, notes = prepared(data, label, categorical, ignore, missing, standardize, separator)
         others = [] if report is None else [name for name in COMPARED if name != kernel]
         with UnitProgress("compiling and fitting", 1 + len(others), console=console) as progress:
             progress.begin(kernel)
             began = time.perf_counter()
             estimator = candidate.estimator(X)
-            notes = fitted(estimator, X, y)
+            notes += fitted(estimator, X, y, teller(progress, kernel))
             found = findings(estimator, X, y, time.perf_counter() - began)
             progress.finish()
             evidences = [found_evidence(kernel, estimator)]
             for name in others:
                 progress.begin(name)
-                evidences.append(evidence(name, dataclasses.replace(candidate, kernel=name), X, y))
+                other = dataclasses.replace(candidate, kernel=name)
+                evidences.append(evidence(name, other, X, y, teller(progress, name)))
                 progress.finish()
         rows = as_data(sheet, recipe)
         text = "" if report is None else classifier_page(found, rows, evidences, notes)
@@ -108,27 +98,18 @@ def fit(
         say(found, rows, notes, [path for path in (out, report) if path is not None], console)
 
 
-def prepared(
-    data: Path,
-    label: str,
-    categorical: list[str] | None,
-    ignore: list[str] | None,
-    missing: str,
-    standardize: bool,
-    separator: str,
-) -> tuple[Recipe, Sheet, np.ndarray, np.ndarray]:
-    """(recipe, rows that take part, their matrix, their labels) of a labelled file."""
-    checks.choice("--missing", missing, MISSING)
-    sheet = read_sheet(data, separator)
-    recipe, kept = learned(sheet, label, tuple(categorical or ()), tuple(ignore or ()), missing, standardize)
-    return recipe, kept, recipe.matrix(kept), labels(kept, label)
+def teller(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
+    """Where the lines of a long fit go: into the bar, if there is one to be seen, for listening costs time."""
+    return None if progress.progress.disable else lambda line: progress.begin(f"{name}, {line}")
 
 
-def evidence(name: str, candidate: Candidate, X: np.ndarray, y: np.ndarray) -> Evidence:
+def evidence(
+    name: str, candidate: Candidate, X: np.ndarray, y: np.ndarray, tell: Callable[[str], None] | None
+) -> Evidence:
     """The evidence of a model, or why it has none."""
     estimator: Any = candidate.estimator(X)
     try:
-        fitted(estimator, X, y)
+        fitted(estimator, X, y, tell)
     except ValueError as error:
         return Evidence(name, None, str(error), False)
     return found_evidence(name, estimator)
@@ -152,10 +133,15 @@ def say(found: Findings, data: Data, notes: list[str], written: list[Path], cons
     """Tables to the terminal, and where the files are."""
     show(summary(found), console)
     show(shown(suspect_table(found, data, FEW, with_features=False)), console)
-    for note in notes:
-        console.print(Text(f"Note: {printable(note)}"))
+    say_notes(notes, console)
     for path in written:
         console.print(Text(f"written: {path}"), soft_wrap=True)
+
+
+def say_notes(notes: list[str], console: Console) -> None:
+    """What a user should know, a line each."""
+    for note in notes:
+        console.print(Text(f"Note: {printable(note)}"), soft_wrap=True)
 
 
 def shown(table: Table) -> Table:

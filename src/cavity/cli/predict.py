@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from cavity.cli.endings import check_target, in_a_sentence
-from cavity.cli.fit import Overwrite, Separator
+from cavity.cli.fit import say_notes
 from cavity.cli.model_file import load_model
+from cavity.cli.options import Overwrite, Separator
 from cavity.cli.recipe import MISSING, UNSEEN
 from cavity.cli.sheet import Sheet, read_sheet
 from cavity.numerics import checks
@@ -60,7 +61,9 @@ def predict(
         )
         left_out = len(whole.rows) - len(sheet.rows)
         also = f", {left_out} left out for missing values" if left_out else ""
-        Console().print(Text(f"{len(sheet.rows)} rows predicted{also}; written: {out}"), soft_wrap=True)
+        console = Console()
+        say_notes(whole.notes(), console)
+        console.print(Text(f"{len(sheet.rows)} rows predicted{also}; written: {out}"), soft_wrap=True)
 
 
 def predictions(sheet: Sheet, classes: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> str:

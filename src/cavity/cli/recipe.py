@@ -1,6 +1,7 @@
 """From the columns of a CSV file to the numbers a model sees, learned from one file and applied to others."""
 
 import math
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,12 +113,18 @@ def learned(
 
 
 def labels(sheet: Sheet, label: str) -> np.ndarray:
-    """The labels as text; at least two different ones and not more than a classifier is for."""
+    """The labels as text; at least two different ones and not more than a classifier is for.
+
+    Labels that are one number, such as 1 and 1.0, are one label, in the shortest spelling found.
+    """
     cells = sheet.column(label)
     for row, cell in enumerate(cells):
         if is_nothing(cell):
             raise ValueError(f"{sheet.place(row, label)}: the label is missing; --missing drop leaves out such rows.")
-    found = sorted(set(cells))
+    spelling: dict[Any, str] = {}
+    for cell in sorted(set(cells), key=lambda cell: (len(cell), cell)):
+        spelling.setdefault(exact_number(cell), cell)
+    found = sorted(spelling.values())
     if len(found) == 1:
         raise ValueError(f"{sheet.source}, column {label!r} must hold at least two labels; found {found[0]!r} alone.")
     if len(found) > MOST_CLASSES:
@@ -125,7 +132,16 @@ def labels(sheet: Sheet, label: str) -> np.ndarray:
             f"{sheet.source}, column {label!r} holds {len(found)} different values, more than {MOST_CLASSES}: "
             "these are no labels of classes."
         )
-    return np.asarray(cells)
+    return np.asarray([spelling[exact_number(cell)] for cell in cells])
+
+
+def exact_number(cell: str) -> Decimal | str:
+    """The number a cell says, with all its digits; the cell itself where it says none."""
+    try:
+        value = Decimal(cell.replace("_", "x"))  # Python would read 1_0 as 10
+    except InvalidOperation:
+        return cell
+    return value if value.is_finite() else cell
 
 
 def number_column(sheet: Sheet, name: str, missing: str, standardize: bool) -> NumberColumn:

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from cavity.cli.candidates import KERNELS, LIKELIHOODS, Candidate
 from cavity.cli.endings import in_a_sentence, printable
-from cavity.cli.fit import (
+from cavity.cli.fit import evidence, say_notes, shown, teller
+from cavity.cli.options import (
     Categorical,
     DataFile,
     Ignore,
@@ -24,11 +25,10 @@ from cavity.cli.fit import (
     Seed,
     Separator,
     Standardize,
-    evidence,
     prepared,
-    shown,
 )
 from cavity.estimators import select_features
+from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import Evidence, evidence_table
 
@@ -73,7 +73,8 @@ def select(
             for one in dict.fromkeys(kernel or TRIED)
             for other in dict.fromkeys(likelihood or LIKELIHOODS)
         ]
-        recipe, _, X, y = prepared(data, label, categorical, ignore, missing, standardize, separator)
+        recipe, _, X, y, notes = prepared(data, label, categorical, ignore, missing, standardize, separator)
+        say_notes(notes, console)
         rows = compared({f"{one.kernel}, {one.likelihood}": one for one in candidates}, X, y, console)
         show(evidence_table(rows, "Kernels and likelihoods"), console)
         best = chosen(rows, candidates)
@@ -95,7 +96,7 @@ def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, con
     with UnitProgress("compiling and fitting", len(candidates), console=console) as progress:
         for name, candidate in candidates.items():
             progress.begin(name)
-            rows.append(evidence(name, candidate, X, y))
+            rows.append(evidence(name, candidate, X, y, teller(progress, name)))
             progress.finish()
     return rows
 
@@ -138,9 +139,12 @@ def stepper(progress: UnitProgress) -> Callable[[Any], None]:
 def feature_table(selection: Any, names: tuple[str, ...]) -> Table:
     """The features in the order they were taken, with the evidence of the model they make."""
     evidences = {row["features"]: row["log_evidence"] for row in selection.table}
+    short = sum(row["status"] not in AS_PROMISED for row in selection.table)
     rows: list[tuple[Any, ...]] = []
     for count in range(1, len(selection.features) + 1):
         taken = selection.features[:count]
         rows.append((count, names[taken[-1]], f"{evidences[taken]:.3f}"))
-    tried = len(selection.table)
-    return Table("Features", ("taken", "feature", "log evidence"), rows, f"{tried} models were fitted.")
+    tried = f"{len(selection.table)} models were tried" + (
+        f"; {short} fell short and were not taken." if short else "."
+    )
+    return Table("Features", ("taken", "feature", "log evidence"), rows, tried)

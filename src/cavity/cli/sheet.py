@@ -11,15 +11,21 @@ from typing import NamedTuple
 
 #: cells that say nothing, whatever their case
 NOTHING = frozenset({"", "na", "n/a", "nan", "null", "?"})
+#: empty rows named by their numbers; of more, the first ones
+NAMED = 5
 
 
 class Sheet(NamedTuple):
-    """Cells without the blanks around them. numbers: the row number of every row in the file."""
+    """Cells without the blanks around them.
+
+    numbers: the row number of every row in the file. empty: those of rows that hold nothing and are passed over.
+    """
 
     source: str
     columns: tuple[str, ...]
     numbers: tuple[int, ...]
     rows: list[list[str]]
+    empty: tuple[int, ...] = ()
 
     def column(self, name: str) -> list[str]:
         """The cells of a column."""
@@ -29,6 +35,14 @@ class Sheet(NamedTuple):
     def place(self, row: int, column: str) -> str:
         """Where a cell is, in words; `row` counts the rows that are here."""
         return f"{self.source}, row {self.numbers[row]}, column {column!r}"
+
+    def notes(self) -> list[str]:
+        """What was passed over, in a sentence, if anything was."""
+        if not self.empty:
+            return []
+        more = ", …" if len(self.empty) > NAMED else ""
+        named = ", ".join(str(number) for number in self.empty[:NAMED]) + more
+        return [f"Empty rows of {self.source} that were passed over: {len(self.empty)} (row {named})."]
 
     def require(self, option: str, names: tuple[str, ...]) -> None:
         """Refuse names of columns that are not here."""
@@ -53,14 +67,17 @@ def is_nothing(cell: str) -> bool:
 
 
 def read_sheet(path: Path, separator: str = ",") -> Sheet:
-    """A file with a row of names and at least one row below it. Rows that are empty altogether are passed over."""
+    """A file with a row of names and at least one row below it. Rows that are empty altogether are only counted."""
     if len(separator) != 1 or separator in '"\r\n':
         raise ValueError(f"--separator must be one character, such as ';'; found {separator!r}.")
     # Bytes that are not UTF-8 become marks in the text, so that the cell they are in can be named.
     with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         records = numbered(csv.reader(file, delimiter=separator, strict=True), str(path))
-        numbers, rows, columns = [], [], None
+        numbers, rows, empty, columns = [], [], [], None
         for number, cells in records:
+            if not any(cells):
+                empty.append(number)
+                continue
             check_text(cells, columns, f"{path}, row {number}")
             if columns is None:
                 columns = check_names(cells, separator, f"{path}, row {number}")
@@ -72,11 +89,11 @@ def read_sheet(path: Path, separator: str = ",") -> Sheet:
         raise ValueError(f"{path} is empty: it must begin with a row of names.")
     if not rows:
         raise ValueError(f"{path} has a row of names and no row below it.")
-    return Sheet(str(path), columns, tuple(numbers), rows)
+    return Sheet(str(path), columns, tuple(numbers), rows, tuple(empty))
 
 
 def numbered(reader: Iterator[list[str]], source: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows that are not empty, with their numbers."""
+    """Rows with their numbers."""
     number = 0
     while True:
         number += 1
@@ -86,8 +103,7 @@ def numbered(reader: Iterator[list[str]], source: str) -> Iterator[tuple[int, li
             raise ValueError(f"{source}, row {number} cannot be read as CSV: {error}.") from None
         if cells is None:
             return
-        if any(cell.strip() for cell in cells):
-            yield number, [cell.strip() for cell in cells]
+        yield number, [cell.strip() for cell in cells]
 
 
 def check_text(cells: list[str], columns: tuple[str, ...] | None, place: str) -> None:
