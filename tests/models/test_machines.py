@@ -9,6 +9,7 @@ import cavity as cv
 from cavity.inference import loop
 from cavity.kernels import RBF, Constant, Linear
 from cavity.kernels import from_spec as kernel_from_spec
+from cavity.kernels.base import compiled_matrix, compiled_pullback
 from cavity.models.machines import (
     KernelMachine,
     LinearMachine,
@@ -17,9 +18,9 @@ from cavity.models.machines import (
     fit_linear_machine,
     refine,
 )
-from cavity.models.machines.padding import bucket
+from cavity.models.machines.padding import bucket, feature_bucket
 from cavity.models.machines.parameters import as_numbers, log_prior, unpack
-from cavity.models.machines.search import Search, maximise
+from cavity.models.machines.search import STRETCH, Search, approach, maximise
 from cavity.numerics.precision import to_numpy
 
 
@@ -116,6 +117,43 @@ def test_padding_changes_nothing_and_folds_share_a_program():
         np.testing.assert_allclose(machine.mean, reference.mean, atol=1e-7)
         np.testing.assert_allclose(machine.loo_log_predictive, reference.loo_log_z, atol=1e-7)
     assert loop.advance_in_place._cache_size() - before <= 1
+
+
+def test_features_and_bounds_of_other_data_share_a_program():
+    rng = np.random.default_rng(0)
+    before = [f._cache_size() for f in (loop.advance_in_place, compiled_matrix, compiled_pullback)]
+    for n, d in ((30, 3), (24, 5), (20, 8)):
+        X = rng.normal(size=(n, d))
+        y = np.where(X[:, 0] > 0, 1.0, -1.0)
+        linear = fit_linear_machine(X, y, factor=cv.factors.Probit())
+        K = X @ X.T + 1e-9 * np.eye(n)
+        reference = rank_one_ep.rank_one_ep(K, rank_one_ep.probit(y, 0.0))
+        assert linear.log_evidence == pytest.approx(reference.log_evidence, abs=1e-6)
+        assert linear.mean.shape == (d,) and linear.covariance.shape == linear.precision.shape == (d, d)
+        np.testing.assert_allclose(linear.precision @ linear.covariance, np.eye(d), atol=1e-8)
+        np.testing.assert_allclose(linear.covariance @ linear.shift, linear.mean, atol=1e-8)
+        own = RBF(1.0, length_scale_bounds=(0.1 + d / 100, 10.0))
+        fit_kernel_machine(X[:, :2], y, kernel=own, factor=cv.factors.Probit())
+    after = [f._cache_size() for f in (loop.advance_in_place, compiled_matrix, compiled_pullback)]
+    assert all(late - early <= most for early, late, most in zip(before, after, (2, 1, 1), strict=True))
+    assert [feature_bucket(d) for d in (1, 8, 9, 64, 65, 100, 200)] == [8, 8, 16, 64, 72, 104, 208]
+
+
+def test_a_run_that_circles_is_given_up_and_one_that_closes_in_goes_on():
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(60, 2)), np.where(rng.random(60) < 0.5, 1.0, -1.0)
+    for factor, damping in ((cv.factors.Step(0.02), 1.0), (cv.factors.Probit(), 0.25)):
+        problem = cv.models.latent_gaussian(y, factor, X=X, kernel=RBF(1.0))
+        told = []
+        run = approach(problem, cv.EP(max_sweeps=150, damping=damping), init=None, callback=told.append)
+        assert [int(state.sweeps) for state in told] == list(range(1, run.residuals.size + 1))
+        if damping == 1.0:
+            assert not run.converged and run.sweeps == STRETCH
+            assert not cv.infer(problem, cv.EP(max_sweeps=150)).converged
+        else:
+            assert run.converged and STRETCH < run.sweeps < 150
+            whole = cv.infer(problem, cv.EP(max_sweeps=150, damping=damping))
+            np.testing.assert_allclose(run.residuals, whole.residuals, rtol=1e-6, atol=1e-12)
 
 
 def test_buckets():

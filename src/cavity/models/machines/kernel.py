@@ -136,12 +136,12 @@ def fit_kernel_machine(
     """
     began = time.perf_counter()
     check_free(factor, free)
-    check_kernel(kernel, X, "kernel(X)")
     n, size = len(X), bucket(len(X))
+    rows = padded(np.asarray(X, float), size)
+    check_kernel(kernel, rows, n, "kernel(X)")
     copies = np.ones(n) if copies is None else np.asarray(copies, float)
     term: Factor = factor if exponents is None else Tempered(factor)
     data = padded(y if exponents is None else (y, exponents), size)
-    rows = padded(np.asarray(X, float), size)
 
     def build(vector: np.ndarray) -> Problem:
         own, likelihood = split(vector)
@@ -195,7 +195,7 @@ def fit_kernel_machine(
     solution, rung = solve(build(vector), method, warm, watch)
     own, likelihood = split(vector)
     if history:
-        check_kernel(kernel.with_theta(own), X, "kernel_(X), where the search ended,")
+        check_kernel(kernel.with_theta(own), rows, n, "kernel_(X), where the search ended,")
     fitted = as_numbers(unpack(term, free, likelihood))
     left_out = copies * (np.asarray(solution.problem.groups[0].multiplicity[:n]) == 0)
     latent = solution.mean, solution.variance
@@ -205,9 +205,9 @@ def fit_kernel_machine(
     )
 
 
-def check_kernel(kernel: Any, X: Any, name: str) -> None:
-    """Refuse a kernel that is not positive semi-definite on the rows that have any variance."""
-    k = np.asarray(kernel(X))
+def check_kernel(kernel: Any, rows: np.ndarray, n: int, name: str) -> None:
+    """Refuse a kernel that is not positive semi-definite on those of the first n rows that have any variance."""
+    k = np.asarray(kernel(rows))[:n, :n]
     some = np.diagonal(k) != 0
     if some.any():
         covariance_matrix(k[np.ix_(some, some)], int(some.sum()), name=name)

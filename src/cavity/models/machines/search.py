@@ -31,7 +31,7 @@ Watch = Callable[[Solution], Any] | None
 
 
 def rungs(problem: Problem, method: Method | None, tol: float) -> list[Method]:
-    """What is tried in turn: the method asked for; or EP, ever more damped, then Power EP, whose fixed point is another.
+    """What is tried in turn: the method asked for; or EP, ever more damped, then Power EP, with another fixed point.
 
     Where the problem suggests parallel visits, sequential ones follow before Power EP.
     """
