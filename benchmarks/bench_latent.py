@@ -123,7 +123,9 @@ def gpy(X, y, own_seconds, own_evidence):
         began = time.perf_counter()
         model = GPy.core.GP(X, target, kernel=kernel, likelihood=GPy.likelihoods.Bernoulli(), inference_method=method)
         seconds, gap = time.perf_counter() - began, float(model.log_likelihood()) - own_evidence
-        print(f"GPy, parallel_updates={parallel}: {seconds:.2f} s = {seconds / own_seconds:.1f} fits, evidence {gap:+.1e}")
+        print(
+            f"GPy, parallel_updates={parallel}: {seconds:.2f} s = {seconds / own_seconds:.1f} fits, evidence {gap:+.1e}"
+        )
 
 
 def linear(n=100_000, d=50):

@@ -279,9 +279,18 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
             scale = jnp.where(trial.usable, scale, 0.0)
             return mismatch, held & trial.given_up, held & ~trial.proper, nonfinite, scale, trial.info
 
-        rows = gather(group, own, np.arange(group.size))
-        columns.append(jax.lax.map(one, rows, batch_size=min(group.size, MEASURE_BATCH)))
+        # Batches of one length: a shorter last one would be compiled apart.
+        size, batches = group.size, -(-group.size // MEASURE_BATCH)
+        length = -(-size // batches)
+        rows = gather(group, own, clipped(np.arange(batches * length), size).reshape(batches, length))
+        measured = jax.lax.map(jax.vmap(one), rows)
+        columns.append(jax.tree.map(partial(joined, size), measured))
     return Report(*(tuple(column) for column in zip(*columns, strict=True)))
+
+
+def joined(size: int, leaf: jax.Array) -> jax.Array:
+    """Batches one after another, without what filled the last one up."""
+    return leaf.reshape(-1, *leaf.shape[2:])[:size]
 
 
 def derived(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Array:
@@ -305,10 +314,11 @@ def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
 def start(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, key: jax.Array) -> State:
     """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
     sites = init if init is not None else tuple(jnp.zeros((g.size, g.family.size)) for g in problem.groups)
-    q = refresh(problem, sites)
     if init is None:
+        q = problem.posterior.flat(problem.prior)
         log_scales = tuple(jnp.zeros(group.size) for group in problem.groups)
     else:
+        q = refresh(problem, sites)
         log_scales = measure(problem, method, q, sites, key).log_scales
     zero = jnp.zeros((), int)
     return State(

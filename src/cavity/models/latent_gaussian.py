@@ -117,14 +117,18 @@ def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> jax.A
         raise ValueError(f"{name} must have shape ({n}, {n}), one row an observation; found {k.shape}.")
     if is_traced(k):
         return k
-    k = np.asarray(k)
+    check_covariance(name, np.asarray(k))
+    return jnp.asarray(k)
+
+
+def check_covariance(name: str, k: np.ndarray) -> None:
+    """Refuse a matrix that is not symmetric, has a latent of no variance, or is indefinite beyond rounding."""
     check_symmetric(name, k)
     if (flat := np.diagonal(k) <= 0).any():
         where = f"found {np.diagonal(k)[flat][0]:g} at {int(flat.argmax())}"
         raise ValueError(f"{name} must have a positive diagonal, a latent of no variance observes nothing; {where}.")
     if not has_cholesky_factor(k, ROUNDING * len(k) * np.abs(k).max()):
         raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
-    return jnp.asarray(k)
 
 
 def check_symmetric(name: str, k: np.ndarray) -> None:

@@ -26,6 +26,10 @@ class Posterior(ABC):
     def refresh(self, prior: Any, groups: tuple[tuple[Any, jax.Array], ...]) -> Q:
         """q = prior × sites, from pairs (scope, the group's weighted sites)."""
 
+    def flat(self, prior: Any) -> Q:
+        """q = prior, as it is before any site."""
+        return self.refresh(prior, ())
+
     @abstractmethod
     def marginals(self, prior: Any, q: Q, scope: Any, index: jax.Array) -> jax.Array:
         """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row a site."""

@@ -85,6 +85,14 @@ def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
     return Dense(mean, variance, stage.covariance, stage.weak, weights, log_partition, proper)
 
 
+def before_sites(k: jax.Array) -> Dense:
+    """The prior as q, without its factorisation."""
+    size, width = k.shape[0], window_sizes(k.shape[0])[0]
+    blocks = tuple(k[start:, start : start + width] for start in range(0, size, width))
+    none = jnp.zeros(size)
+    return Dense(none, jnp.diagonal(k), blocks, jnp.ones(size), none, jnp.zeros(()), jnp.ones((), bool))
+
+
 def roots(k: jax.Array, tau: jax.Array) -> jax.Array:
     """R: the square roots of the positive site precisions, and next to nothing for the others."""
     return jnp.maximum(jnp.sqrt(jnp.maximum(tau, 0.0)), SMALLEST_ROOT / jnp.sqrt(jnp.diagonal(k)))

@@ -18,7 +18,7 @@ from cavity.numerics.blocked import Blocks
 from cavity.numerics.linear import cholesky, solve_triangular
 from cavity.posteriors import window as windows
 from cavity.posteriors.base import Posterior
-from cavity.posteriors.dense_algebra import Dense, KernelPrior, dense, window_sizes
+from cavity.posteriors.dense_algebra import Dense, KernelPrior, before_sites, dense, window_sizes
 from cavity.posteriors.window import Window
 
 
@@ -42,6 +42,9 @@ class DenseGaussian(Posterior):
         nu, tau = jnp.sum(jnp.stack([sites for _, sites in groups]), axis=0).T
         return dense(prior.covariance, nu, tau)
 
+    def flat(self, prior: KernelPrior) -> Dense:
+        return before_sites(prior.covariance)
+
     def marginals(self, prior: Any, q: Dense, scope: Any, index: jax.Array) -> jax.Array:
         precision = 1.0 / q.variance[index]
         return jnp.stack([q.mean[index] * precision, precision], axis=-1)
@@ -52,9 +55,11 @@ class DenseGaussian(Posterior):
     def begin(self, prior: KernelPrior, q: Dense, scope: Any, order: Any, width: int) -> Pass:
         # What is not filled is not read. Made of a number of q, the zeros are not kept in memory through a loop.
         columns, signs = jnp.full((order.size, order.size), 0.0 * q.mean[0]), jnp.zeros(order.size)
-        in_order = isinstance(order, np.ndarray) and np.array_equal(order, np.arange(q.mean.size))
-        if in_order and width == q.covariance[0].shape[1]:
-            return Pass(q.mean, q.covariance, columns, signs)
+        if is_in_order(order, q.mean.size) and width == q.covariance[0].shape[1]:
+            # What fills the last window up is independent of all there is.
+            missing = order.size - q.mean.size
+            blocks = tuple(filled_up(block, missing, width) for block in q.covariance) if missing else q.covariance
+            return Pass(jnp.pad(q.mean, (0, missing)), blocks, columns, signs)
         whole = blocked.mirrored(q.covariance)
         starts = range(0, order.size, width)
         blocks = tuple(whole[order[start:, None], order[start : start + width]] for start in starts)
@@ -127,3 +132,17 @@ class DenseGaussian(Posterior):
         scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
         constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
         return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
+
+
+def is_in_order(order: Any, size: int) -> bool:
+    """Whether this is 0, 1, … and the last number again where the end is filled up, known beforehand."""
+    if not isinstance(order, np.ndarray) or order.size < size:
+        return False
+    return np.array_equal(order, np.minimum(np.arange(order.size), size - 1))
+
+
+def filled_up(block: jax.Array, missing: int, width: int) -> jax.Array:
+    """Columns of a covariance with latents of variance 1 behind the last row, and columns up to `width`."""
+    rows, columns = block.shape
+    wide = jnp.pad(block, ((0, missing), (0, width - columns)))
+    return jnp.where(blocked.identity(*wide.shape) & (jnp.arange(width) >= columns), 1.0, wide)

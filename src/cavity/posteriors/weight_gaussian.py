@@ -57,6 +57,9 @@ class WeightGaussian(Posterior):
         nu, tau = jnp.sum(jnp.stack([sites for _, sites in groups]), axis=0).T
         return weights(prior.shift + prior.rows.T @ nu, prior.precision + prior.rows.T @ (tau[:, None] * prior.rows))
 
+    def flat(self, prior: WeightPrior) -> Weights:
+        return weights(prior.shift, prior.precision)
+
     def marginals(self, prior: WeightPrior, q: Weights, scope: Any, index: jax.Array) -> jax.Array:
         rows = prior.rows[index]
         precision = 1.0 / jnp.sum((rows @ q.covariance) * rows, axis=1)
@@ -84,14 +87,10 @@ class WeightGaussian(Posterior):
         return windows.absorb(window, place, change)
 
     def is_proper(self, q: Any) -> jax.Array:
-        return self.prior(q).proper if isinstance(q, WeightPrior) else q.proper
+        return self.flat(q).proper if isinstance(q, WeightPrior) else q.proper
 
     def log_partition(self, q: Any) -> jax.Array:
-        return self.prior(q).log_partition if isinstance(q, WeightPrior) else q.log_partition
-
-    def prior(self, prior: WeightPrior) -> Weights:
-        """The prior as q stores it."""
-        return weights(prior.shift, prior.precision)
+        return self.flat(q).log_partition if isinstance(q, WeightPrior) else q.log_partition
 
     def views(self, prior: WeightPrior, q: Weights) -> dict[str, Callable[[], jax.Array]]:
         return {

@@ -32,7 +32,7 @@ def covariance_gradient(problem: Problem, q: Any, sites: jax.Array) -> jax.Array
 @jax.jit
 def precision_gradient(problem: Problem, q: Any) -> jax.Array:
     """½ diag(Λ₀⁻¹ − covariance − mean meanᵀ): the same for the prior precisions of the weights of a linear model."""
-    prior = problem.posterior.prior(problem.prior)  # type: ignore[attr-defined]
+    prior = problem.posterior.flat(problem.prior)
     change = jnp.diagonal(prior.covariance) - jnp.diagonal(q.covariance) + prior.mean**2 - q.mean**2
     return 0.5 * change
 

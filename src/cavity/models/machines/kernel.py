@@ -15,7 +15,7 @@ from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
-from cavity.models.latent_gaussian import covariance_matrix
+from cavity.models.latent_gaussian import check_covariance
 from cavity.models.machines.gradient import covariance_gradient, likelihood_gradient
 from cavity.models.machines.padding import bucket, padded, padded_with_zeros
 from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
@@ -210,7 +210,7 @@ def check_kernel(kernel: Any, rows: np.ndarray, n: int, name: str) -> None:
     k = np.asarray(kernel(rows))[:n, :n]
     some = np.diagonal(k) != 0
     if some.any():
-        covariance_matrix(k[np.ix_(some, some)], int(some.sum()), name=name)
+        check_covariance(name, k if some.all() else k[np.ix_(some, some)])
 
 
 def prior_matrix(kernel: Any, X: np.ndarray, copies: np.ndarray) -> tuple[KernelPrior, np.ndarray]:

@@ -58,9 +58,7 @@ def first_converged(
     init: a solution, or sites. watch: called after every sweep. to_the_end: whether the last method has all its sweeps,
     come closer or not; those before it are given up where they do not.
     """
-    # Flat sites are given like any others: starts of both kinds then share a compiled program.
-    flat = tuple(np.zeros((group.size, group.family.size)) for group in problem.groups)
-    runs = [(method, start) for method in methods for start in ((flat,) if init is None else (init, flat))]
+    runs = [(method, start) for method in methods for start in ((None,) if init is None else (init, None))]
     solution, used = None, methods[0]
     for method, start in runs:
         if solution is not None and solution.status is Status.INTERRUPTED:
