@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference.loop import Report, State, advance_anew, advance_in_place, begin
+from cavity.inference.loop import advance_anew, advance_in_place, begin
 from cavity.inference.methods import EP, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import CODES, Solution, Status
+from cavity.inference.state import Report, State
 from cavity.numerics import checks
 from cavity.numerics.precision import is_traced, to_numpy
 from cavity.numerics.threads import one_blas_thread

@@ -3,9 +3,9 @@
 Everything is products of blocks; LAPACK sees the diagonal blocks only. Symmetric and triangular matrices are stored as
 the columns of every block from its diagonal block on: half of the square.
 
-R may be as small as 1e-60 beside K: the off-diagonal parts of L and of B⁻¹ carry the factors R of their row and column,
-so that R⁻¹ (I − B⁻¹) R⁻¹ keeps its digits. On the diagonal the identity is kept apart, in `complement`. For block j, with
-D = L_jj⁻¹, H = L_·j D (the rows below it) and C = B⁻¹ in the blocks after it:
+R may be as small as 1e-60 beside K: the off-diagonal parts of L and of B⁻¹ carry the factors R of their row and
+column, so that R⁻¹ (I − B⁻¹) R⁻¹ keeps its digits. On the diagonal the identity is kept apart, in `complement`. For
+block j, with D = L_jj⁻¹, H = L_·j D (the rows below it) and C = B⁻¹ in the blocks after it:
 
     [B⁻¹]_·j = −C H,    [B⁻¹]_jj = DᵀD + HᵀC H,
     diag(I − [B⁻¹]_jj)ᵢ = δᵢ / (1 + δᵢ) − Σ_{k>i} Dₖᵢ² − [HᵀC H]ᵢᵢ,    δᵢ = Lᵢᵢ² − 1 = rᵢ² Kᵢᵢ − Σ_{k<i} Lᵢₖ².

@@ -4,9 +4,9 @@ With site precisions τ and ν, T = diag τ, R = τ^½ where τ > 0 (numerics.bl
 
     B = I + R K R,    covariance = R⁻¹ (I − B⁻¹) R⁻¹,    mean = covariance · ν,    (K + T⁻¹)⁻¹ = R B⁻¹ R.
 
-R is kept above 1e-60 of K's scale, where the covariance is that of a flat site to all digits. Sites with τ < 0 are added
-in a second stage on top of the covariance Σ₁ of the others: with W = √−τ on them, L₂ L₂ᵀ = I − W Σ₁ W, they add F₂ F₂ᵀ,
-F₂ = Σ₁ W L₂⁻ᵀ; when that factor does not exist, q is improper. L, L⁻¹ and B⁻¹ take n³/3 flops each.
+R is kept above 1e-60 of K's scale, where the covariance is that of a flat site to all digits. Sites with τ < 0 are
+added in a second stage on top of the covariance Σ₁ of the others: with W = √−τ on them, L₂ L₂ᵀ = I − W Σ₁ W, they add
+F₂ F₂ᵀ, F₂ = Σ₁ W L₂⁻ᵀ; when that factor does not exist, q is improper. L takes n³/3 flops, B⁻¹ from it twice that.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,8 @@ class Dense(NamedTuple):
     """q: mean and marginal variances of the latents, and their covariance.
 
     covariance: its columns window by window, each from the window's own rows on, as a pass in order reads them.
-    weak: 1 − τᵢ Σᵢᵢ, small where a site knows all about its latent. weights: α with mean = K α. log_partition: log ∫ prior ∏ sites, sites without their scales.
+    weak: 1 − τᵢ Σᵢᵢ, small where a site says more of its latent than all the rest. weights: α with mean = K α.
+    log_partition: log ∫ prior ∏ sites, sites without their scales.
     """
 
     mean: jax.Array

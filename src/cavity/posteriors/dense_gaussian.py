@@ -143,6 +143,6 @@ def is_in_order(order: Any, size: int) -> bool:
 
 def filled_up(block: jax.Array, missing: int, width: int) -> jax.Array:
     """Columns of a covariance with latents of variance 1 behind the last row, and columns up to `width`."""
-    rows, columns = block.shape
+    columns = block.shape[1]
     wide = jnp.pad(block, ((0, missing), (0, width - columns)))
     return jnp.where(blocked.identity(*wide.shape) & (jnp.arange(width) >= columns), 1.0, wide)
