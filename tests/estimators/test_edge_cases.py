@@ -94,7 +94,10 @@ def test_all_weights_zero():
     ("estimator", "sentence"),
     [
         (GPClassifier(likelihood=Gaussian(1.0)), r"likelihood must be one of labels −1 and \+1, .* found Gaussian"),
-        (BayesPointMachine(likelihood=Gaussian(1.0)), r"likelihood must be one of labels −1 and \+1, .* found Gaussian"),
+        (
+            BayesPointMachine(likelihood=Gaussian(1.0)),
+            r"likelihood must be one of labels −1 and \+1, .* found Gaussian",
+        ),
         (GPClassifier(restarts=-1), "restarts must be a whole number from 0; found -1"),
         (
             GPClassifier(SklearnRBF(1.0, (1e-3, np.inf)), restarts=2),

@@ -15,7 +15,7 @@ from cavity.estimators.base import LARGEST, check_size
 from cavity.estimators.choices import binary_likelihood, plain
 from cavity.estimators.one_versus_rest import Labelled, OneVersusRest, class_codes, machine_names
 from cavity.estimators.progress import listeners
-from cavity.estimators.streaming import Seen
+from cavity.estimators.streaming import Seen, stream_classes
 from cavity.estimators.weights import class_weights, sample_weights
 from cavity.factors import Step
 from cavity.inference.methods import ADF
@@ -167,7 +167,7 @@ class BayesPointMachine(OneVersusRest):
                 "give a dictionary of weights."
             )
         X, y = validate_data(self, X, y, reset=first, **self._input_checks())
-        known_classes = self._stream_classes(classes, first)
+        known_classes = stream_classes(classes, None if first else self.classes_)
         rows = self._labelled(known_classes, X, y, sample_weight)
         factor, free, variance = self._parts()
         if first and free:
@@ -224,19 +224,6 @@ class BayesPointMachine(OneVersusRest):
         """Streams need the form with weights."""
         if any(isinstance(machine, KernelMachine) for machine in self.machines_):
             raise ValueError(f"{what} cannot go on from a fit to fewer rows than features; begin with partial_fit.")
-
-    def _stream_classes(self, classes: Any, first: bool) -> np.ndarray:
-        """The classes of a stream, named in the first call, the same later."""
-        if classes is None:
-            return self.classes_
-        found = np.unique(np.asarray(classes))
-        if len(found) < 2:
-            raise ValueError(f"classes must hold at least two labels; found {found.tolist()}.")
-        if not first and not np.array_equal(found, self.classes_):
-            raise ValueError(
-                f"classes must stay as in the first call, {self.classes_.tolist()}; found {found.tolist()}."
-            )
-        return found
 
     def _labelled(self, classes: np.ndarray, X: Any, y: np.ndarray, sample_weight: Any) -> Labelled:
         """Rows whose classes are known already."""

@@ -1,6 +1,6 @@
-"""What a stream remembers of its rows: not the rows, but what each said, found again by a key."""
+"""What a stream remembers: its classes, and of its rows not the rows, but what each said, found again by a key."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,18 @@ class Seen(NamedTuple):
         if not np.allclose(self.weights[place], merged.weights, rtol=ROUNDING, atol=0):
             raise ValueError("sample_weight must count every row as often as it was seen.")
         return self.naturals[place] / merged.copies[:, None]
+
+
+def stream_classes(given: Any, known: np.ndarray | None) -> np.ndarray:
+    """The classes of a stream, sorted: named in its first call, where none are known, and the same later."""
+    if given is None and known is not None:
+        return known
+    found = np.unique(np.asarray(given))
+    if len(found) < 2:
+        raise ValueError(f"classes must hold at least two labels; found {found.tolist()}.")
+    if known is not None and not np.array_equal(found, known):
+        raise ValueError(f"classes must stay as in the first call, {known.tolist()}; found {found.tolist()}.")
+    return found
 
 
 def keys_of(merged: Merged) -> np.ndarray:
