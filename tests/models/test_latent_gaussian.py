@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import mpmath as mp
 import numpy as np
 import pytest
 import rank_one_ep
@@ -146,6 +147,22 @@ def test_gaussian_likelihood_is_exact():
     x = np.asarray(draws[:3])
     expected = multivariate_normal(s.mean, s.covariance).logpdf(x)
     np.testing.assert_allclose(s.log_density(x), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("amplitude", "noise", "length_scale", "allowed"),
+    [(1.0, 1e-6, 3.0, 1e-7), (1e4, 1e-8, 5.0, 1e-6), (1e4, 1e-8, 20.0, 1e-3)],
+)
+def test_evidence_of_regression_almost_without_noise(amplitude, noise, length_scale, allowed):
+    """K + noise I with condition numbers from 1e7 to 1e13, against 60 digits: ν of 1e8 forgives no digit of the mean."""
+    X = np.random.default_rng(0).standard_normal((12, 2))
+    y, K = X[:, 0], rbf(X, length_scale, amplitude)
+    with mp.workdps(60):
+        total = mp.matrix(K.tolist()) + mp.mpf(noise) * mp.eye(12)
+        fit = (mp.matrix(y.tolist()).T * mp.lu_solve(total, mp.matrix(y.tolist())))[0]
+        exact = float(-(fit + mp.log(mp.det(total)) + 12 * mp.log(2 * mp.pi)) / 2)
+    s = cv.infer(cv.models.latent_gaussian(y=y, likelihood=cv.factors.Gaussian(noise), kernel_matrix=K))
+    assert s.log_evidence == pytest.approx(exact, abs=allowed)
 
 
 @pytest.mark.parametrize(("n", "negatives"), [(64, 0), (64, 3), (64, 50), (301, 60)])

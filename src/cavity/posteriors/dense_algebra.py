@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.numerics import blocked
-from cavity.numerics.blocked import Blocks
+from cavity.numerics.blocked import Blocks, Factor
 from cavity.numerics.linear import cholesky, divide_right
 
 
@@ -75,15 +75,35 @@ class Stage(NamedTuple):
 
 
 def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
-    """q for the sites (ν, τ). α = ν − T mean, where the share of a site's own ν is 1 − τᵢ Σᵢᵢ, without a difference."""
-    excess, stage = factorise(k, tau)
+    """q for the sites (ν, τ)."""
+    root = roots(k, tau)
+    factor = blocked.factor(k, root, window_sizes(k.shape[0])[0])
+    positive = weights_and_mean(k, factor, root, nu)
+    stage = with_negatives(tau, positive_stage(factor, root, tau))
     variance = jnp.concatenate([jnp.diagonal(block) for block in stage.covariance])
-    others = blocked.off_diagonal_product(stage.covariance, nu)
-    mean = variance * nu + others
-    weights = stage.weak * nu - tau * others
-    log_partition = 0.5 * nu @ mean - 0.5 * jnp.sum(jnp.log1p(excess)) - stage.log_det
+
+    def all_sites() -> tuple[jax.Array, jax.Array]:
+        """From Σ: α = ν − T mean, where the share of a site's own ν is 1 − τᵢ Σᵢᵢ, without a difference."""
+        others = blocked.off_diagonal_product(stage.covariance, nu)
+        return stage.weak * nu - tau * others, variance * nu + others
+
+    weights, mean = jax.lax.cond(jnp.any(tau < 0), all_sites, lambda: positive)
+    log_partition = 0.5 * nu @ mean - 0.5 * jnp.sum(jnp.log1p(factor.excess)) - stage.log_det
     proper = jnp.isfinite(log_partition) & jnp.all(jnp.isfinite(mean)) & jnp.all(variance > 0)
     return Dense(mean, variance, stage.covariance, stage.weak, weights, log_partition, proper)
+
+
+def weights_and_mean(k: jax.Array, factor: Factor, root: jax.Array, nu: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(α, mean) with mean = K α, where no site is negative: α = R B⁻¹ (R⁻¹ ν) = ν − R B⁻¹ R K ν.
+
+    The first form has no difference but divides by R: it serves the strong sites, R² K > 1, and the second the others.
+    So does mean = T⁻¹ (ν − α): beside a strong site's ν it must be right to the last digit, which K α need not be.
+    """
+    strong = root**2 * jnp.diagonal(k) > 1.0
+    rest = jnp.where(strong, 0.0, nu)
+    right = jnp.where(strong, nu / root, 0.0) - root * (k @ rest)
+    weights = rest + root * blocked.solve(factor, right)
+    return weights, jnp.where(strong, (nu - weights) / root**2, k @ weights)
 
 
 def before_sites(k: jax.Array) -> Dense:
@@ -99,17 +119,15 @@ def roots(k: jax.Array, tau: jax.Array) -> jax.Array:
     return jnp.maximum(jnp.sqrt(jnp.maximum(tau, 0.0)), SMALLEST_ROOT / jnp.sqrt(jnp.diagonal(k)))
 
 
-def factorise(k: jax.Array, tau: jax.Array) -> tuple[jax.Array, Stage]:
-    """diag(L)² − 1 of the positive sites, and the stage with all sites."""
-    size, width = k.shape[0], window_sizes(k.shape[0])[0]
-    root = roots(k, tau)
-    factor = blocked.factor(k, root, width)
+def positive_stage(factor: Factor, root: jax.Array, tau: jax.Array) -> Stage:
+    """The stage with the positive sites alone: covariance = R⁻¹ (I − B⁻¹) R⁻¹."""
+    size, width = tau.size, window_sizes(tau.size)[0]
     found, blocks = blocked.inverse(factor, width), []
     for start, block in zip(range(0, size, width), found.columns, strict=True):
         own = slice(start, start + width)
         centred = jnp.where(blocked.identity(*block.shape), found.complement[own], -block)
         blocks.append(centred / (root[start:, None] * root[own]))
-    return factor.excess, with_negatives(tau, Stage(tuple(blocks), found.diagonal, jnp.zeros(()), tau))
+    return Stage(tuple(blocks), found.diagonal, jnp.zeros(()), tau)
 
 
 def with_negatives(tau: jax.Array, stage: Stage) -> Stage:
