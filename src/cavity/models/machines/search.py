@@ -6,6 +6,7 @@ fails too the point is refused: the optimiser is shown a bowl around the last go
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from cavity.inference.solution import Solution, Status
 RELATIVE, GRADIENT = 1e-7, 1e-3
 #: the moment mismatch asked of the runs of the search; the last one is made with the method's own
 SEARCH_TOL, DEFAULT_TOL = 1e-6, 1e-8
-#: sweeps after which a run is looked at, and given up unless the mismatch of its second half is this share of the first
-STRETCH, NEARER = 30, 0.5
+#: sweeps made at a time; a run of the search is given up unless the mismatch of their second half is below this share
+#: of that of the first. Runs have stood still for 30 sweeps and then converged.
+STRETCH, NEARER = 60, 0.5
 #: points tried around a start that is refused
 NEARBY = 8
 #: curvature of the bowl shown for a refused point, in nats per squared unit of log parameters
@@ -38,10 +40,10 @@ def rungs(problem: Problem, method: Method | None, tol: float) -> list[Method]:
     if method is not None:
         return [dataclasses.replace(method, tol=max(method.tol, tol))]
     # Plain and damped share a compiled program: they differ in their damping alone.
-    steps = [EP(max_sweeps=150, damping=step, tol=tol) for step in (1.0, 0.5, 0.2)]
+    steps = [EP(max_sweeps=3 * STRETCH, damping=step, tol=tol) for step in (1.0, 0.5, 0.2)]
     if problem.schedule != IN_ORDER:
         steps += [dataclasses.replace(step, schedule=IN_ORDER) for step in steps]
-    return [*steps, PowerEP(0.5, max_sweeps=500, tol=tol)]
+    return [*steps, PowerEP(0.5, max_sweeps=9 * STRETCH, tol=tol)]
 
 
 def solve(problem: Problem, method: Method | None, init: Any, watch: Watch = None) -> tuple[Solution, Method]:
@@ -51,46 +53,47 @@ def solve(problem: Problem, method: Method | None, init: Any, watch: Watch = Non
 
 
 def first_converged(
-    problem: Problem, methods: list[Method], init: Any, watch: Watch = None, *, to_the_end: bool = True
+    problem: Problem, methods: list[Method], init: Any, watch: Watch = None, *, patient: bool = True
 ) -> tuple[Solution, Method]:
     """The first run that converges, of each method from `init` and then from flat sites; the last where none does.
 
-    init: a solution, or sites. watch: called after every sweep. to_the_end: whether the last method has all its sweeps,
-    come closer or not; those before it are given up where they do not.
+    init: a solution, or sites. watch: called after every sweep. patient: see `approach`.
     """
-    runs = [(method, start) for method in methods for start in ((None,) if init is None else (init, None))]
-    solution, used = None, methods[0]
-    for method, start in runs:
-        if solution is not None and solution.status is Status.INTERRUPTED:
+    # Flat sites are given like any others: starts of both kinds then share a compiled program.
+    flat = tuple(np.zeros((group.size, group.family.size)) for group in problem.groups)
+    runs = [(method, start) for method in methods for start in ((flat,) if init is None else (init, flat))]
+    run = infer if len(methods) == 1 else partial(approach, patient=patient)
+    (method, start), *others = runs
+    solution = run(problem, method, init=start, callback=watch)
+    for other, start in others:
+        if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        if solution is not None and solution.converged:
+        if solution.converged:
             break
-        run = infer if to_the_end and method is methods[-1] else approach
-        solution, used = run(problem, method, init=start, callback=watch), method
-    assert solution is not None
-    return solution, used
+        solution, method = run(problem, other, init=start, callback=watch), other
+    return solution, method
 
 
-def approach(problem: Problem, method: Method, *, init: Any, callback: Watch) -> Solution:
-    """A run of the method that is given up after a stretch of sweeps in which the mismatch did not fall.
+def approach(problem: Problem, method: Method, *, init: Any, callback: Watch, patient: bool) -> Solution:
+    """A run of the method in stretches of sweeps, given up, unless `patient`, after one in which no fixed point neared.
 
     Where EP converges in the sweeps it has, the mismatch falls much faster; where it circles, the rest would be wasted.
     """
     solution, made = None, np.zeros(0)
-    while solution is None or (is_falling(solution, made) and made.size < method.max_sweeps):
+    while solution is None or (goes_on(solution, made, patient) and made.size < method.max_sweeps):
         short = dataclasses.replace(method, max_sweeps=min(STRETCH, method.max_sweeps - made.size))
         heard = None if callback is None else lambda found, made=made: callback(later(found, made))
-        solution = infer(problem, short, init=init if solution is None else solution, callback=heard)
-        solution, made = later(solution, made), np.append(made, solution.residuals)
+        found = infer(problem, short, init=init if solution is None else solution, callback=heard)
+        solution, made = later(found, made), np.append(made, found.residuals)
     return solution
 
 
-def is_falling(solution: Solution, residuals: np.ndarray) -> bool:
+def goes_on(solution: Solution, residuals: np.ndarray, patient: bool) -> bool:
     """Whether the sweeps were all that was missing: in the second half of the stretch q came much nearer."""
     if solution.converged or solution.status is Status.INTERRUPTED or residuals.size % STRETCH:
         return False
     first, second = residuals[-STRETCH:].reshape(2, -1).min(axis=1)
-    return bool(second < NEARER * first)
+    return patient or bool(second < NEARER * first)
 
 
 def later(solution: Solution, residuals: np.ndarray) -> Solution:
@@ -133,7 +136,7 @@ class Search:
         methods = [
             each for each in rungs(problem, self.method, SEARCH_TOL) if each.power == 1 or self.method is not None
         ]
-        return first_converged(problem, methods, warm, to_the_end=self.method is not None)[0]
+        return first_converged(problem, methods, warm, patient=False)[0]
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """(−log evidence − log prior, its gradient), or the bowl for a refused point."""
