@@ -184,22 +184,18 @@ def fit_kernel_machine(
 
     vector = np.concatenate([kernel.theta, pack(term, free)])
     limits = np.concatenate([kernel.bounds, bounds(term, free)])
-    history: list[dict[str, Any]] = []
-    warm = None
-    if optimize and vector.size:
-        search = Search(build, slope, method, prior, progress)
-        best = maximise(search, vector, limits, restarts, seed)
-        history = search.history
-        if best is not None:
-            vector, warm = best.vector, best.solution
-    solution, rung = solve(build(vector), method, warm, watch)
+    search, warm = Search(build, slope, method, prior, progress), None
+    best = maximise(search, vector, limits, restarts, seed) if optimize and vector.size else None
+    if best is not None:
+        vector, warm = best.vector, best.solution
+    solution, rung = solve(build(vector), method, warm, watch, rung=search.rung)
     own, likelihood = split(vector)
-    if history:
+    if search.history:
         check_kernel(kernel.with_theta(own), rows, n, "kernel_(X), where the search ended,")
     fitted = as_numbers(unpack(term, free, likelihood))
     left_out = copies * (np.asarray(solution.problem.groups[0].multiplicity[:n]) == 0)
     latent = solution.mean, solution.variance
-    kept = account(solution, rung, n, latent, left_out, history, time.perf_counter() - began)
+    kept = account(solution, rung, n, latent, left_out, search.history, time.perf_counter() - began)
     return KernelMachine(
         np.array(X, float), kernel.with_theta(own), fitted, copies, np.array(solution.q.weights[:n]), kept
     )

@@ -143,17 +143,13 @@ def fit_linear_machine(
 
     vector = np.concatenate([np.zeros(int(scaled)), pack(rows.term, likelihood_free)])
     limits = np.concatenate([np.log([VARIANCES] * int(scaled)).reshape(-1, 2), bounds(rows.term, likelihood_free)])
-    history: list[dict[str, Any]] = []
-    warm = None
-    if optimize and vector.size:
-        search = Search(build, slope, method, prior, progress)
-        best = maximise(search, vector, limits, 0, seed)
-        history = search.history
-        if best is not None:
-            vector, warm = best.vector, best.solution
-    solution, rung = solve(build(vector), method, warm, watch)
+    search, warm = Search(build, slope, method, prior, progress), None
+    best = maximise(search, vector, limits, 0, seed) if optimize and vector.size else None
+    if best is not None:
+        vector, warm = best.vector, best.solution
+    solution, rung = solve(build(vector), method, warm, watch, rung=search.rung)
     variance = np.broadcast_to(np.asarray(prior_variance, float) * split(vector)[0], np.shape(prior_variance) or (1,))
-    return rows.machine(solution, rung, variance, history, began)
+    return rows.machine(solution, rung, variance, search.history, began)
 
 
 @dataclasses.dataclass(frozen=True)

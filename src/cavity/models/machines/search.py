@@ -46,22 +46,27 @@ def rungs(problem: Problem, method: Method | None, tol: float) -> list[Method]:
     return [*steps, PowerEP(0.5, max_sweeps=9 * STRETCH, tol=tol)]
 
 
-def solve(problem: Problem, method: Method | None, init: Any, watch: Watch = None) -> tuple[Solution, Method]:
+def led_by(methods: list[Method], rung: int) -> list[Method]:
+    """The methods with that of a given rung first: where plain EP circled once, it circles at the points nearby."""
+    return [methods[rung], *methods[:rung], *methods[rung + 1 :]]
+
+
+def solve(
+    problem: Problem, method: Method | None, init: Any, watch: Watch = None, *, rung: int = 0
+) -> tuple[Solution, Method]:
     """A solution by the method, or by the first of the default ones that converges; and which that was."""
     methods = rungs(problem, method, DEFAULT_TOL if method is None else method.tol)
-    return first_converged(problem, methods, init, watch)
+    return first_converged(problem, led_by(methods, rung), init, watch)
 
 
 def first_converged(
     problem: Problem, methods: list[Method], init: Any, watch: Watch = None, *, patient: bool = True
 ) -> tuple[Solution, Method]:
-    """The first run that converges, of each method from `init` and then from flat sites; the last where none does.
+    """The first run that converges, of all methods from `init` and then from flat sites; the last where none does.
 
     init: a solution, or sites. watch: called after every sweep. patient: see `approach`.
     """
-    # Flat sites are given like any others: starts of both kinds then share a compiled program.
-    flat = tuple(np.zeros((group.size, group.family.size)) for group in problem.groups)
-    runs = [(method, start) for method in methods for start in ((flat,) if init is None else (init, flat))]
+    runs = [(method, start) for start in ((None,) if init is None else (init, None)) for method in methods]
     run = infer if len(methods) == 1 else partial(approach, patient=patient)
     (method, start), *others = runs
     solution = run(problem, method, init=start, callback=watch)
@@ -117,6 +122,7 @@ class Evaluation:
 class Search:
     """The function handed to the optimiser, with its memory: warm sites, the last good point, the best, the history.
 
+    rung: which of the methods answered last, and is asked first at the next point.
     build: from a vector of hyperparameters to a problem. slope: gradient of the log evidence for a converged solution.
     log_prior: of a vector, with its gradient; what is maximised is evidence times prior.
     """
@@ -129,6 +135,7 @@ class Search:
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     last: Evaluation | None = None
     best: Evaluation | None = None
+    rung: int = 0
 
     def run(self, vector: np.ndarray) -> Solution:
         """A solution at `vector`, from the last sites if there are any."""
@@ -136,7 +143,10 @@ class Search:
         methods = [
             each for each in rungs(problem, self.method, SEARCH_TOL) if each.power == 1 or self.method is not None
         ]
-        return first_converged(problem, methods, warm, patient=False)[0]
+        solution, used = first_converged(problem, led_by(methods, self.rung), warm, patient=False)
+        if solution.converged:
+            self.rung = next(number for number, each in enumerate(methods) if each is used)
+        return solution
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """(−log evidence − log prior, its gradient), or the bowl for a refused point."""
