@@ -60,10 +60,10 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
-# Fits run many sweeps: there quick code is worth more than quick compilation, which tests/conftest.py prefers.
+# Most tests compile more than they run, and tests/conftest.py prefers quick compilation; long searches want quick code.
 unit: setup
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore tests/estimators --ignore tests/cli
-	XLA_FLAGS=--xla_cpu_multi_thread_eigen=false $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/estimators tests/cli
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not searching"
+	XLA_FLAGS=--xla_cpu_multi_thread_eigen=false $(BIN)/python -m pytest -q -n 2 --dist worksteal -m searching
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(BUILD)/site

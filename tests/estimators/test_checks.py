@@ -1,13 +1,19 @@
-"""scikit-learn's own checks, all of them, none expected to fail."""
+"""scikit-learn's own checks, all of them, none expected to fail: what `check_estimator` runs, one test each."""
 
 import pytest
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cavity.estimators import BayesPointMachine, GPClassifier, GPOrdinal, GPRegressor
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 
-@pytest.mark.parametrize("estimator", [GPClassifier(), BayesPointMachine(), GPRegressor(), GPOrdinal()], ids=repr)
-@pytest.mark.filterwarnings("ignore")
-def test_check_estimator(estimator):
-    results = check_estimator(estimator, on_skip=None)
-    assert {row["check_name"] for row in results if row["status"] == "skipped"} <= {"check_array_api_input"}
+
+@parametrize_with_checks([BayesPointMachine(), GPRegressor(), GPOrdinal()])
+def test_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.searching
+@parametrize_with_checks([GPClassifier()])
+def test_checks_with_long_searches(estimator, check):
+    check(estimator)
