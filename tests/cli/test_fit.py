@@ -135,7 +135,7 @@ BAD_FILES = {
     "latin": ("a,b,y\n1,2,yes\n3,é,no\n".encode("latin-1"), "row 3, column 'b' is not text in UTF-8"),
     "utf-16": ("a,b,y\n1,2,yes\n".encode("utf-16"), "row 1, column 1 is not text in UTF-8"),
     "quote": (b'a,y\n1,yes\n"2,no\n', "row 3 cannot be read as CSV"),
-    "semicolons": (b"a;b;y\n1;2;yes\n", "is --separator ';' meant?"),
+    "semicolons": (b"a;b;y\n1;2;yes\n", "Is --separator ';' meant?"),
     "another label": (b"a,label\n1,yes\n", "there is no 'y' among 'a', 'label'"),
     "one class": (b"a,y\n1,yes\n2,yes\n", "column 'y' must hold at least two labels; found 'yes' alone"),
     "no classes": (b"a,y\n" + b"".join(b"1,%d\n" % row for row in range(51)), "51 different values, more than 50"),

@@ -1,11 +1,14 @@
 """`cavity select`: the evidences of the estimators, the largest named, features taken while they help."""
 
+import shlex
+from pathlib import Path
+
 import numpy as np
 import pytest
 from command_line import QUICK, call, measurements, write_csv
 
 from cavity.cli.candidates import Candidate
-from cavity.cli.select import chosen
+from cavity.cli.select import chosen, fit_command
 from cavity.estimators import BayesPointMachine, GPClassifier
 from cavity.kernels import RBF
 from cavity.reports.classifier_report import Evidence
@@ -68,3 +71,13 @@ def test_mistakes_get_one_sentence(data):
         result = call("select", data, "--label", "y", *options)
         assert result.exit_code == 2
         assert part in result.output and result.output.count("\n") == 1
+
+
+def test_the_command_it_names_reads_the_file_as_it_did():
+    best = Candidate("rbf", "probit", "0.1", "ep", optimize=False, seed=3)
+    words = shlex.split(fit_command(Path("my data.csv"), "y", best, ["color"], ["id", "no"], "mean", False, ";"))
+    assert words[:3] == ["cavity", "fit", "my data.csv"] and words[-2:] == ["--out", "model.npz"]
+    pairs = ["--label", "y", "--kernel", "rbf", "--likelihood", "probit", "--label-noise", "0.1", "--method", "ep"]
+    pairs += ["--missing", "mean", "--separator", ";", "--seed", "3"]
+    pairs += ["--categorical", "color", "--ignore", "id", "--ignore", "no", "--no-optimize", "--no-standardize"]
+    assert words[3:-2] == pairs

@@ -58,6 +58,12 @@ def integral(function, variance):
     return np.sum(function(f) * stats.norm.pdf(f, scale=np.sqrt(variance))) * (f[1] - f[0])
 
 
+def test_numbers_whose_squares_vanish():
+    X = np.random.default_rng(3).normal(size=(12, 1))
+    one, small = (GPRegressor(noise=0.1, optimize=False).fit(X, unit * np.sin(X[:, 0])) for unit in (1.0, 1e-170))
+    np.testing.assert_allclose(small.predict(X) / 1e-170, one.predict(X), rtol=1e-9)
+
+
 def test_rows_alone_against_quadrature():
     """Two rows that do not see each other: the evidence is a product of integrals over one latent each."""
     kernel = Constant(2.0) * RBF(1.0)

@@ -1,13 +1,17 @@
 """Models and features chosen by evidence."""
 
+import warnings
+
 import numpy as np
 import pytest
 from pandas import DataFrame
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cavity.estimators import BayesPointMachine, GPRegressor, compare, select_features, selection
+from cavity.inference.methods import EP
 from cavity.inference.solution import Status
 from cavity.kernels import RBF, Linear
 
@@ -63,6 +67,17 @@ def test_a_model_that_cannot_be_fitted_is_a_row_and_a_pipeline_is_a_model():
     assert rows["scaled"]["probability"] + rows["plain"]["probability"] == pytest.approx(1.0)
     with pytest.raises(ValueError, match=r"None of the models could be fitted; the first, broken: likelihood must be"):
         compare({"broken": models["broken"]}, POINTS, y)
+
+
+def test_a_fit_that_fell_short_does_not_win():
+    """Its evidence is the larger, the other model taking nearly half of the labels to be wrong."""
+    models = {"short": BayesPointMachine(method=EP(max_sweeps=1)), "good": BayesPointMachine(label_noise=0.45)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        rows = compare(models, POINTS, LABELS)
+    assert [row["name"] for row in rows] == ["good", "short"] and not rows[1]["converged"]
+    assert rows[1]["log_evidence"] > rows[0]["log_evidence"]
+    assert rows[0]["probability"] == 1.0 and rows[1]["probability"] is None
 
 
 def test_features_of_fits_that_fell_short_are_not_taken(monkeypatch):

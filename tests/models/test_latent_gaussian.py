@@ -154,7 +154,7 @@ def test_gaussian_likelihood_is_exact():
     [(1.0, 1e-6, 3.0, 1e-7), (1e4, 1e-8, 5.0, 1e-6), (1e4, 1e-8, 20.0, 1e-3)],
 )
 def test_evidence_of_regression_almost_without_noise(amplitude, noise, length_scale, allowed):
-    """K + noise I with condition numbers from 1e7 to 1e13, against 60 digits: ν of 1e8 forgives no digit of the mean."""
+    """Condition numbers of K + noise I from 1e7 to 1e13, against 60 digits: ν of 1e8 needs all digits of the mean."""
     X = np.random.default_rng(0).standard_normal((12, 2))
     y, K = X[:, 0], rbf(X, length_scale, amplitude)
     with mp.workdps(60):

@@ -1,23 +1,40 @@
 """BLAS threads: one inside, as many as before outside, whatever happens in between."""
 
+import subprocess
+import sys
 import threading
 
-import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
-from cavity.numerics.threads import one_blas_thread
+from cavity.numerics.threads import libraries, one_blas_thread
+
+
+def blas():
+    return [library for library in libraries().lib_controllers if library.user_api == "blas"]
 
 
 def blas_threads():
-    np.zeros((2, 2)) @ np.zeros((2, 2))
-    return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+    return {library.num_threads for library in blas()}
+
+
+def set_threads(numbers):
+    """From a thread that ends: nobody is then left in charge of the number."""
+
+    def change():
+        for library, number in zip(blas(), numbers, strict=True):
+            library.set_num_threads(number)
+
+    other = threading.Thread(target=change)
+    other.start()
+    other.join()
 
 
 @pytest.fixture(autouse=True)
 def two_threads():
-    with threadpool_limits(limits=2, user_api="blas"):
-        yield
+    before = [library.num_threads for library in blas()]
+    set_threads([2] * len(before))
+    yield
+    set_threads(before)
 
 
 def test_one_inside_and_restored_outside():
@@ -36,7 +53,7 @@ def test_restored_after_an_error():
 
 
 def test_calls_that_overlap_in_other_threads():
-    """Who comes second changes nothing, and does not leave a single thread behind."""
+    """Who comes second, and leaves last, does not leave a single thread behind."""
     entered, leave = threading.Event(), threading.Event()
 
     def second():
@@ -52,3 +69,14 @@ def test_calls_that_overlap_in_other_threads():
     leave.set()
     other.join()
     assert blas_threads() == {2}
+
+
+def test_the_library_of_lapack_is_among_them():
+    """JAX takes LAPACK from SciPy and loads it late: a process whose first act is a run must find it all the same."""
+    script = (
+        "from cavity.numerics.threads import libraries; first = len(libraries().lib_controllers);"
+        "import scipy.linalg, numpy, jax.numpy as jnp; jnp.linalg.cholesky(jnp.eye(3));"
+        "from threadpoolctl import ThreadpoolController; print(first, len(ThreadpoolController().lib_controllers))"
+    )
+    first, later = subprocess.check_output([sys.executable, "-c", script], text=True).split()
+    assert first == later

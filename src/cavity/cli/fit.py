@@ -84,17 +84,18 @@ def fit(
             notes += fitted(estimator, X, y, teller(progress, kernel))
             found = findings(estimator, X, y, time.perf_counter() - began)
             progress.finish()
+            # What was asked for is kept, whatever becomes of the comparison.
+            save_model(out, estimator, recipe)
             evidences = [found_evidence(kernel, estimator)]
-            for name in others:
-                progress.begin(name)
-                other = dataclasses.replace(candidate, kernel=name)
-                evidences.append(evidence(name, other, X, y, teller(progress, name)))
-                progress.finish()
+            with in_a_sentence(f"Stopped; {out} is written, the report is not."):
+                for name in others:
+                    progress.begin(name)
+                    other = dataclasses.replace(candidate, kernel=name)
+                    evidences.append(evidence(name, other, X, y, teller(progress, name)))
+                    progress.finish()
         rows = as_data(sheet, recipe)
-        text = "" if report is None else classifier_page(found, rows, evidences, notes)
-        save_model(out, estimator, recipe)
         if report is not None:
-            write_whole(report, text)
+            write_whole(report, classifier_page(found, rows, evidences, notes))
         say(found, rows, notes, [path for path in (out, report) if path is not None], console)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -83,11 +84,37 @@ def select(
             for factor in WIDTHS
         }
         show(evidence_table(compared(widths, X, y, console), "Widths"), console)
-        command = f"--label {shlex.quote(label)} --kernel {best.kernel} --likelihood {best.likelihood}"
-        words = f"Best: {best.kernel}, {best.likelihood}. Fit it with: cavity fit {shlex.quote(str(data))} {command}"
+        command = fit_command(data, label, best, categorical, ignore, missing, standardize, separator)
         if features:
             show_features(best, X, y, recipe.features, console)
-        console.print(Text(printable(f"{words} --out model.npz")), soft_wrap=True)
+        words = f"Best: {best.kernel}, {best.likelihood}. Fit it with: {command}"
+        console.print(Text(printable(words)), soft_wrap=True)
+
+
+def fit_command(
+    data: Path,
+    label: str,
+    best: Candidate,
+    categorical: list[str] | None,
+    ignore: list[str] | None,
+    missing: str,
+    standardize: bool,
+    separator: str,
+) -> str:
+    """The command that fits the best model to the file as it was read here; what is usual is not said."""
+    given = {
+        "--label-noise": (best.label_noise, "auto"),
+        "--method": (best.method, "auto"),
+        "--missing": (missing, "error"),
+        "--separator": (separator, ","),
+        "--seed": (str(best.seed), "0"),
+    }
+    words = ["--label", label, "--kernel", best.kernel, "--likelihood", best.likelihood]
+    words += [word for name, (value, usual) in given.items() if value != usual for word in (name, value)]
+    words += [word for name in categorical or () for word in ("--categorical", name)]
+    words += [word for name in ignore or () for word in ("--ignore", name)]
+    words += ([] if best.optimize else ["--no-optimize"]) + ([] if standardize else ["--no-standardize"])
+    return shlex.join(["cavity", "fit", str(data), *words, "--out", "model.npz"])
 
 
 def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, console: Console) -> list[Evidence]:

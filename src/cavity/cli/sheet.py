@@ -119,8 +119,8 @@ def check_names(cells: list[str], separator: str, place: str) -> tuple[str, ...]
     """Every column has a name of its own, and there are two at least."""
     if len(cells) == 1:
         other = next((mark for mark in ";\t,|" if mark != separator and mark in cells[0]), None)
-        hint = f"; is --separator {other!r} meant?" if other else ""
-        raise ValueError(f"{place} must name a label and at least one other column; found {cells[0]!r} alone{hint}.")
+        hint = f". Is --separator {other!r} meant?" if other else "."
+        raise ValueError(f"{place} must name a label and at least one other column; found {cells[0]!r} alone{hint}")
     for position, name in enumerate(cells):
         if not name:
             raise ValueError(f"{place}, column {position + 1} has no name.")

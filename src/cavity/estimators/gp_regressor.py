@@ -105,7 +105,9 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         if checks.choice("likelihood", self.likelihood, LIKELIHOODS) == "poisson" or not self.normalize_y:
             return 0.0, 1.0
         mean = float(np.average(y, weights=weights))
-        spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weights)))
+        # Divided by the largest before they are squared: small numbers must not vanish.
+        largest = float(np.abs(y - mean).max()) or 1.0
+        spread = largest * float(np.sqrt(np.average(((y - mean) / largest) ** 2, weights=weights)))
         # Equal numbers differ from their mean by rounding alone.
         return mean, spread if spread > 1e-12 * abs(mean) else 1.0
 

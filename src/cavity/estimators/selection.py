@@ -50,8 +50,9 @@ def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit
 
     Returns:
         Rows with name, log_evidence, probability (of the model, all being equally likely beforehand), status,
-        converged, error, seconds and the fitted estimator. Of a model that could not be fitted the status is "failed"
-        and error says why; it comes last, and its log_evidence, probability and estimator are None.
+        converged, error, seconds and the fitted estimator. Models whose fit fell short follow those that converged:
+        their log_evidence is not one to go by, and their probability is None. Of a model that could not be fitted the
+        status is "failed" and error says why; it comes last, and its log_evidence and estimator are None as well.
     """
     named = dict(estimators) if isinstance(estimators, Mapping) else {str(one): one for one in estimators}
     if not named:
@@ -62,9 +63,11 @@ def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit
     fitted = [row for row in rows if row["status"] != FAILED]
     if not fitted:
         raise ValueError(f"None of the models could be fitted; the first, {first_reason(rows)}")
-    for row, share in zip(fitted, softmax([row["log_evidence"] for row in fitted]), strict=True):
+    sure = [row for row in fitted if row["converged"]]
+    for row, share in zip(sure, softmax([row["log_evidence"] for row in sure]) if sure else [], strict=True):
         row["probability"] = float(share)
-    return sorted(fitted, key=lambda row: -row["log_evidence"]) + [row for row in rows if row["status"] == FAILED]
+    ranked = sorted(fitted, key=lambda row: (not row["converged"], -row["log_evidence"]))
+    return ranked + [row for row in rows if row["status"] == FAILED]
 
 
 def select_features(

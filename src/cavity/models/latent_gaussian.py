@@ -122,7 +122,9 @@ def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> jax.A
 
 
 def check_covariance(name: str, k: np.ndarray) -> None:
-    """Refuse a matrix that is not symmetric, has a latent of no variance, or is indefinite beyond rounding."""
+    """Refuse a matrix that is not finite, not symmetric, has a latent of no variance, or is indefinite."""
+    if not np.isfinite(k).all():
+        raise ValueError(f"{name} must be finite: with these inputs and parameters the kernel overflows.")
     check_symmetric(name, k)
     if (flat := np.diagonal(k) <= 0).any():
         where = f"found {np.diagonal(k)[flat][0]:g} at {int(flat.argmax())}"

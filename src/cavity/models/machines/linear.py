@@ -42,7 +42,6 @@ class LinearMachine:
     """w ~ N(0, prior_variance) observed through `factor` along the rows it was fitted to; q(w) = N(mean, covariance).
 
     shift, precision: natural parameters of q, so that further rows can be absorbed and old ones deleted.
-    log_partition: q's log normaliser. log_scale: what the rows absorbed so far leave of the evidence beside it.
     """
 
     mean: np.ndarray

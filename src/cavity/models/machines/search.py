@@ -37,6 +37,8 @@ def rungs(problem: Problem, method: Method | None, tol: float) -> list[Method]:
 
     Where the problem suggests parallel visits, sequential ones follow before Power EP.
     """
+    if method is not None and not isinstance(method, Method):
+        raise TypeError(f"method must be made by EP(), ADF(), PowerEP(...) or RestrictedEP(); found {method!r}.")
     if method is not None:
         return [dataclasses.replace(method, tol=max(method.tol, tol))]
     # Plain and damped share a compiled program: they differ in their damping alone.
@@ -55,7 +57,7 @@ def solve(
     problem: Problem, method: Method | None, init: Any, watch: Watch = None, *, rung: int = 0
 ) -> tuple[Solution, Method]:
     """A solution by the method, or by the first of the default ones that converges; and which that was."""
-    methods = rungs(problem, method, DEFAULT_TOL if method is None else method.tol)
+    methods = rungs(problem, method, DEFAULT_TOL if method is None else 0.0)
     return first_converged(problem, led_by(methods, rung), init, watch)
 
 
