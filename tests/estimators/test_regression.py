@@ -60,7 +60,8 @@ def integral(function, variance):
 
 def test_numbers_whose_squares_vanish():
     X = np.random.default_rng(3).normal(size=(12, 1))
-    one, small = (GPRegressor(noise=0.1, optimize=False).fit(X, unit * np.sin(X[:, 0])) for unit in (1.0, 1e-170))
+    units = (1.0, 1e-170)
+    one, small = (GPRegressor(noise=0.1 * u, optimize=False).fit(X, u * np.sin(X[:, 0])) for u in units)
     np.testing.assert_allclose(small.predict(X) / 1e-170, one.predict(X), rtol=1e-9)
 
 
