@@ -37,3 +37,19 @@ def test_a_variance_of_weights_beside_a_kernel(prior):
 def test_a_kernel_of_another_kind(kernel):
     with pytest.raises(TypeError, match=r"kernel must be a kernel of cavity.kernels; found \w+.* as kernel_matrix"):
         model(X=X, kernel=kernel)
+
+
+def test_predictions_from_a_kernel_matrix_need_variances():
+    solution = cv.infer(model(kernel_matrix=np.eye(6)))
+    with pytest.raises(ValueError, match=r"predicts by predict\(cross, variance\)"):
+        solution.predict(np.zeros((1, 6)))
+
+
+def test_a_kernel_that_overflows_is_named():
+    with pytest.raises(ValueError, match="must be finite"):
+        model(X=1e90 * X, kernel=cv.kernels.Polynomial(degree=4))
+
+
+def test_a_method_by_name_is_refused():
+    with pytest.raises(TypeError, match=r"method must be made by EP\(\)"):
+        cv.GPClassifier(method="ep").fit(X, Y)

@@ -32,11 +32,16 @@ class FromWeights(NamedTuple):
 class FromKernelMatrix(NamedTuple):
     """Covariances with new latents are given by the user."""
 
-    def predict(self, solution: Solution, cross: Any, variance: Any) -> dict[str, Any]:
+    def predict(self, solution: Solution, cross: Any, variance: Any = None) -> dict[str, Any]:
         """The latents whose prior covariances with the training latents are the rows of `cross`.
 
         variance: their prior variances.
         """
+        if variance is None:
+            raise ValueError(
+                "A model made from a kernel_matrix predicts by predict(cross, variance): covariances of the new "
+                "latents with the training latents, one row each, and their prior variances."
+            )
         cross = jnp.asarray(checks.array("cross", cross, (2,)))
         variance = jnp.asarray(checks.array("variance", variance, (1,)))
         if cross.shape != (variance.size, solution.q.mean.size):

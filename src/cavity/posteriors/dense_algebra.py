@@ -138,7 +138,7 @@ def with_negatives(tau: jax.Array, stage: Stage) -> Stage:
 class Portion(NamedTuple):
     """The most negative of the sites left: their numbers, W = √−τ, and where their columns go (nowhere if not < 0)."""
 
-    index: jax.Array
+    chosen: jax.Array
     root: jax.Array
     place: jax.Array
 
@@ -152,8 +152,8 @@ def portion(left: jax.Array) -> Portion:
 
 def negative_factor(rows: jax.Array, own: Portion) -> jax.Array:
     """L₂ with L₂ L₂ᵀ = I − W Σ W, from the columns Σ W of the portion."""
-    square = -own.root[:, None] * rows[own.index]
-    return cholesky(jnp.where(blocked.identity(own.index.size), square + 1.0, square))
+    square = -own.root[:, None] * rows[own.chosen]
+    return cholesky(jnp.where(blocked.identity(own.chosen.size), square + 1.0, square))
 
 
 def without(left: jax.Array, own: Portion, lower: jax.Array) -> jax.Array:
@@ -165,7 +165,7 @@ def without(left: jax.Array, own: Portion, lower: jax.Array) -> jax.Array:
 def with_portion(tau: jax.Array, stage: Stage) -> Stage:
     """The stage with its most negative sites taken in: Σ + Σ W B₂⁻¹ W Σ with B₂ = I − W Σ W = L₂ L₂ᵀ."""
     width, own = stage.covariance[0].shape[1], portion(stage.left)
-    rows = blocked.some_columns(stage.covariance, own.index) * own.root
+    rows = blocked.some_columns(stage.covariance, own.chosen) * own.root
     lower = negative_factor(rows, own)
     added = divide_right(rows, lower)
     blocks = tuple(
@@ -203,10 +203,10 @@ def response(prior: KernelPrior, sites: jax.Array) -> tuple[jax.Array, jax.Array
         # The columns of sites that are not in yet are next to nothing, whatever their sign.
         matrix, left = carry
         own = portion(left)
-        seen = (matrix * signs) @ (matrix.T @ (k[:, own.index] * own.root))
-        rows = k[:, own.index] * own.root - k @ seen
+        seen = (matrix * signs) @ (matrix.T @ (k[:, own.chosen] * own.root))
+        rows = k[:, own.chosen] * own.root - k @ seen
         lower = negative_factor(rows, own)
-        new = (-seen).at[own.index, jnp.arange(own.index.size)].add(own.root)
+        new = (-seen).at[own.chosen, jnp.arange(own.chosen.size)].add(own.root)
         return matrix.at[:, own.place].set(divide_right(new, lower), mode="drop"), without(left, own, lower)
 
     first = divide_right(jnp.diag(root), lower), tau

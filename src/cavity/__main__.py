@@ -1,0 +1,5 @@
+"""`python -m cavity`: the command."""
+
+from cavity.cli import main
+
+main()
