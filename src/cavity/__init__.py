@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cavity import factors, families, kernels, models
 from cavity._version import __version__
 from cavity.inference.infer import infer
-from cavity.inference.methods import ADF, EP, Method, PowerEP, RestrictedEP
+from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Cowell
 from cavity.inference.schedule import Blocks, InOrder, LargestMismatchFirst, Order, Parallel, Shuffled
@@ -56,9 +56,11 @@ def __dir__() -> list[str]:
 __all__ = [
     "ADF",
     "EP",
+    "Auto",
     "BayesPointMachine",
     "Blocks",
     "ClosedForm",
+    "ConvergentEP",
     "Cowell",
     "Enumeration",
     "GPClassifier",
@@ -73,6 +75,7 @@ __all__ = [
     "PowerEP",
     "Problem",
     "Quadrature",
+    "RelaxedEP",
     "RestrictedEP",
     "Shuffled",
     "SiteGroup",

@@ -59,9 +59,18 @@ class Factor:
         """
         return NotImplemented
 
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+        """E[log t] under t(x) × cavity(x) in closed form, or NotImplemented where there is none."""
+        return NotImplemented
+
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""
         return {}
+
+
+def is_one(power: Any) -> bool:
+    """Whether a power is known to be 1; a traced one is not known."""
+    return isinstance(power, int | float) and power == 1
 
 
 class MissingDensity(TypeError):

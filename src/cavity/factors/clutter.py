@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity.factors.base import Factor, factor
+from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.powered_clutter import powered_stats
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian
@@ -47,7 +47,7 @@ class Clutter(Factor):
         return jnp.logaddexp(signal, self.log_background(data))
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        if power != 1.0:
+        if not is_one(power):
             if not isinstance(family, Gaussian | SphericalGaussian):
                 return NotImplemented
             mean, variance = family.coordinates(cavity)

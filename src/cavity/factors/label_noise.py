@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.factors.base import is_one
 from cavity.families.base import Tilted
 from cavity.numerics import checks
 from cavity.numerics.follow import Slopes
@@ -25,11 +26,6 @@ def check_binary(name: str, label_noise: Any, data: Any) -> None:
     wrong = np.abs(labels) != 1
     if wrong.any():
         raise ValueError(f"data of {name} must be labels −1 or +1; found {labels[wrong].ravel()[0]}.")
-
-
-def is_one(power: Any) -> bool:
-    """Whether a power is known to be 1; a traced one is not known."""
-    return isinstance(power, int | float) and power == 1
 
 
 def noise_levels(label_noise: Any) -> Levels:

@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax.nn import log_sigmoid, sigmoid
 
-from cavity.factors.base import Factor, factor
+from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.label_noise import (
     as_tilted,
     binary_prediction,
     check_binary,
-    is_one,
     noise_levels,
     noisy_log,
     noisy_slopes,

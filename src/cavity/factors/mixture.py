@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.factors.base import Factor, factor
+from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
 from cavity.numerics.precision import is_traced
@@ -29,7 +29,7 @@ class Mixture(Factor):
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         """log Z = log Σ p_k a_k − log Σ a_k (3.91); the statistics follow in closed form."""
-        if not isinstance(family, Dirichlet) or power != 1.0:
+        if not isinstance(family, Dirichlet) or not is_one(power):
             return NotImplemented
         # p_k is only used up to its row maximum: ratios p_k / Σ p_j a_j are what the formulas need.
         top = jnp.max(data)

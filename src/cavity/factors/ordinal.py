@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.factors.base import Factor, factor
-from cavity.factors.label_noise import as_tilted, is_one
+from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.numerics import checks

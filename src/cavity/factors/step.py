@@ -43,6 +43,18 @@ class Step(Factor):
         tilt = mixed(threshold(data * mean, variance, 0.0), variance, powered_levels(self.label_noise, power))
         return as_tilted(mirrored(tilt, data))
 
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+        """π log(1 − ε) + (1 − π) log ε, with π = (1 − ε) Φ(z)/Z the share of the right side; 0 for ε = 0."""
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        log_right, log_wrong = log_ndtr(jnp.stack([1.0, -1.0]) * data * mean / jnp.sqrt(variance))
+        noise = jnp.asarray(self.label_noise, float)
+        log_noise = jnp.log(jnp.where(noise > 0, noise, 1.0))
+        wrong = jnp.where(noise > 0, log_noise + log_wrong, -jnp.inf)
+        share = jnp.exp(wrong - jnp.logaddexp(jnp.log1p(-noise) + log_right, wrong))
+        return (1.0 - share) * jnp.log1p(-noise) + share * log_noise
+
     @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√v), and logarithms of both labels' for a latent N(m, v), clean and noisy."""

@@ -156,6 +156,26 @@ class Family(ABC):
             "families that have it: the Gaussians, Beta, Gamma, Dirichlet."
         )
 
+    # Local coordinates, in which the equations of EP are solved: natural parameters change linearly with x, and the
+    # statistics that go with x are centred and scaled where that keeps digits.
+
+    @property
+    def local_size(self) -> int:
+        """Length of x."""
+        return self.size
+
+    def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
+        """The change of natural parameters that x stands for, in the coordinates of the member `reference`."""
+        return x
+
+    def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
+        """The x of a change of natural parameters: the inverse of `from_local`."""
+        return change
+
+    def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
+        """Expectations under `eta` of the statistics that go with x: the gradient of A(eta + from_local(x)) in x."""
+        return self.moments(eta)
+
     def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
         """(log Z, stats) from log Z alone by automatic differentiation; `log_z` takes `coordinates(cavity)`.
 

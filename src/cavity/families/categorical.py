@@ -156,6 +156,17 @@ class Categorical(Family):
         ratio = jnp.log(jnp.where(silent | zero, 1.0, stats)) - jnp.where(silent | zero, 0.0, log_p)
         return jnp.concatenate([ratio, zero.astype(ratio.dtype)], axis=-1)
 
+    @property
+    def local_size(self) -> int:
+        return self.states
+
+    def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
+        """Log weights move, what is impossible stays so."""
+        return jnp.concatenate([x, jnp.zeros_like(x)], axis=-1)
+
+    def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
+        return change[..., : self.states]
+
     def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
         """p_k (1 + g_k − p·g), with g the gradient of log Z in the cavity's probabilities p."""
         (p,) = self.coordinates(cavity)

@@ -114,6 +114,24 @@ class Gaussian(Family):
         clipped = jnp.stack([d1 + floor * (mean + variance * d1), jnp.full_like(d1, floor)], axis=-1)
         return jnp.where(site[..., 1:] < floor, clipped, site)
 
+    def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
+        """Statistics (u, −u²/2) of u = (x − m)/s, with (m, s) the reference's mean and deviation."""
+        nu, tau = reference[..., 0], reference[..., 1]
+        root = jnp.sqrt(tau)
+        change = tau * x[..., 1]
+        return jnp.stack([root * x[..., 0] + nu * x[..., 1], change], axis=-1)
+
+    def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
+        nu, tau = reference[..., 0], reference[..., 1]
+        x = change[..., 1] / tau
+        return jnp.stack([(change[..., 0] - nu * x) / jnp.sqrt(tau), x], axis=-1)
+
+    def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
+        """(E[u], −E[u²]/2)."""
+        nu, tau = reference[..., 0], reference[..., 1]
+        shift = cross_difference(eta[..., 0], eta[..., 1], nu, tau) / (eta[..., 1] * jnp.sqrt(tau))
+        return jnp.stack([shift, -0.5 * (tau / eta[..., 1] + shift**2)], axis=-1)
+
     def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
         """d1 = ∂ log Z/∂m and d2 = ∂² log Z/∂m² by automatic differentiation."""
         mean, variance = self.coordinates(cavity)

@@ -136,6 +136,21 @@ class Product(Family):
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         return jnp.max(jnp.stack(self.each("distance", eta, other)), axis=0)
 
+    @property
+    def local_size(self) -> int:
+        return sum(family.local_size for family in self.families)
+
+    def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
+        pieces = self.split(x, [family.local_size for family in self.families])
+        triples = zip(self.families, self.parts(reference), pieces, strict=True)
+        return jnp.concatenate([family.from_local(own, piece) for family, own, piece in triples], axis=-1)
+
+    def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
+        return jnp.concatenate(self.each("to_local", reference, change), axis=-1)
+
+    def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
+        return jnp.concatenate(self.each("local_moments", reference, eta), axis=-1)
+
     def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
         pieces = self.split(stats, [tilted_size(family) for family in self.families])
         triples = zip(self.families, self.parts(cavity), pieces, strict=True)

@@ -5,7 +5,7 @@ handed back, is within tolerance. The same functions serve the compiled run, the
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ MEASURE_BATCH = 1024
 
 
 def visit_in_windows(
-    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, q: Any, table: Table, sites: jax.Array
+    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, table: Table, key: jax.Array
 ) -> tuple[Any, Rows, tuple[Trial, jax.Array]]:
     """Visit the blocks of a table one after another; the rows they had and how the visits went, block by block."""
     posterior, (blocks, block_size) = problem.posterior, table.shape
@@ -45,7 +45,7 @@ def visit_in_windows(
         unit *= levels[-1]
     filled = filled_up(table, -(-blocks // unit) * unit, group.size)
     shape = (filled.shape[0] // unit, *reversed(levels))
-    rows = gather(group, sites, filled.reshape(*shape, block_size))
+    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size))
 
     def through(outer: Any, numbered: tuple[jax.Array, Rows]) -> tuple[Any, Any]:
         """Window `number` of `outer`, with the windows and blocks in it."""
@@ -61,7 +61,7 @@ def visit_in_windows(
         places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
         return jax.lax.scan(partial(visit, problem, method, group, key), outer, (places, rows))
 
-    outer = posterior.begin(problem.prior, q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
+    outer = posterior.begin(problem.prior, state.q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
     outer, visits = within(outer, rows)
     flat = jax.tree.map(lambda leaf: leaf.reshape(filled.shape[0], *leaf.shape[len(shape) :])[:blocks], (rows, visits))
     return outer, *flat
@@ -78,7 +78,7 @@ def visit_together(
     problem: Problem, method: Method, group: SiteGroup, number: int, state: State, table: Table, key: jax.Array
 ) -> tuple[Any, Rows, tuple[Trial, jax.Array]]:
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
-    rows = gather(group, state.sites[number], table[0])
+    rows = gather(group, state.sites[number], state.memory[number], table[0])
     local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
     trial = attempt(method, group, local, rows, key)
     step = step_of(method, group, rows, trial)
@@ -93,10 +93,10 @@ def visit_together(
     return q, *one
 
 
-def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ...], key: jax.Array) -> Report:
+def measure(problem: Problem, method: Method, state: State, key: jax.Array) -> Report:
     """Mismatch and scale of every site at the given state; changes nothing."""
-    columns = []
-    for number, (group, own) in enumerate(zip(problem.groups, sites, strict=True)):
+    columns, q = [], state.q
+    for number, (group, own, memory) in enumerate(zip(problem.groups, state.sites, state.memory, strict=True)):
         group_key = derived(key, group.moments.random, number)
 
         def one(rows: Rows, group: SiteGroup = group, group_key: jax.Array = group_key) -> tuple[Any, ...]:
@@ -114,7 +114,7 @@ def measure(problem: Problem, method: Method, q: Any, sites: tuple[jax.Array, ..
         # Batches of one length: a shorter last one would be compiled apart.
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
         length = -(-size // batches)
-        rows = gather(group, own, clipped(np.arange(batches * length), size).reshape(batches, length))
+        rows = gather(group, own, memory, clipped(np.arange(batches * length), size).reshape(batches, length))
         measured = jax.lax.map(jax.vmap(one), rows)
         columns.append(jax.tree.map(partial(joined, size), measured))
     return Report(*(tuple(column) for column in zip(*columns, strict=True)))
@@ -133,26 +133,34 @@ def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
     )
 
 
-def start(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, key: jax.Array) -> State:
-    """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
-    sites = init if init is not None else tuple(jnp.zeros((g.size, g.family.size)) for g in problem.groups)
-    if init is None:
-        q = problem.posterior.flat(problem.prior)
-        log_scales = tuple(jnp.zeros(group.size) for group in problem.groups)
-    else:
-        q = refresh(problem, sites)
-        log_scales = measure(problem, method, q, sites, key).log_scales
-    zero = jnp.zeros((), int)
+class Start(NamedTuple):
+    """Where a run begins: sites and, where the projection has one, memory, one array a group."""
+
+    sites: tuple[jax.Array, ...]
+    memory: tuple[jax.Array, ...] | None = None
+
+
+def untold(problem: Problem, method: Method, init: Start | None) -> State:
+    """The state of flat or given sites, without the scales that only a measurement tells."""
+    zero, groups = jnp.zeros((), int), problem.groups
+    blank = tuple(jnp.zeros((group.size, method.projection.memory)) for group in groups)
     return State(
-        q=q,
-        sites=sites,
-        log_scales=log_scales,
-        mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in problem.groups),
-        counts=Counts(zero, zero, zero, tuple(zero for _ in problem.groups)),
+        q=problem.posterior.flat(problem.prior) if init is None else refresh(problem, init.sites),
+        sites=tuple(jnp.zeros((g.size, g.family.size)) for g in groups) if init is None else init.sites,
+        memory=blank if init is None or init.memory is None else init.memory,
+        log_scales=tuple(jnp.zeros(group.size) for group in groups),
+        mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in groups),
+        counts=Counts(zero, zero, zero, tuple(zero for _ in groups)),
         sweep=zero,
         residuals=jnp.full(method.max_sweeps, jnp.nan),
         finished=jnp.zeros((), bool),
     )
+
+
+def start(problem: Problem, method: Method, init: Start | None, key: jax.Array) -> State:
+    """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
+    state = untold(problem, method, init)
+    return state if init is None else state._replace(log_scales=measure(problem, method, state, key).log_scales)
 
 
 def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
@@ -161,7 +169,7 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
-            mismatch = measure(problem, method, state.q, state.sites, key).mismatch[number]
+            mismatch = measure(problem, method, state, key).mismatch[number]
             state = state._replace(counts=tilted(state.counts, problem.groups))
         # A number no group has keeps the orders apart from the draws.
         order_key = derived(key, schedule.random, len(problem.groups), number, state.sweep)
@@ -171,7 +179,7 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
                 q, rows, visits = visit_together(problem, method, group, number, state, table, group_key)
                 state = recorded(method, group, number, state._replace(q=q), table, rows, *visits)
                 continue
-            q, rows, visits = visit_in_windows(problem, method, group, group_key, state.q, table, state.sites[number])
+            q, rows, visits = visit_in_windows(problem, method, group, number, state, table, group_key)
             state = recorded(method, group, number, state, table, rows, *visits)
             # A pass in windows leaves no q of its own.
             windowed = bool(problem.posterior.window_sizes(table.size))
@@ -184,7 +192,7 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
 
 
 @jax.jit
-def begin(problem: Problem, method: Method, init: tuple[jax.Array, ...] | None, key: jax.Array) -> State:
+def begin(problem: Problem, method: Method, init: Start | None, key: jax.Array) -> State:
     """Compiled `start`."""
     return start(problem, method, init, key)
 
@@ -207,12 +215,12 @@ def advance(
             return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
 
         state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
-        report = measure(problem, method, state.q, state.sites, key)
+        report = measure(problem, method, state, key)
         # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
         return state._replace(finished=finished), report
 
-    shape = jax.eval_shape(lambda: measure(problem, method, state.q, state.sites, key))
+    shape = jax.eval_shape(lambda: measure(problem, method, state, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
     return state, report, log_evidence(problem, state.q, state.log_scales)

@@ -1,17 +1,27 @@
 """Methods: each is the one loop with other parts plugged in."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 
 from cavity.inference.projection import Matched, Projection, Restricted
+from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
 from cavity.numerics import checks
 
 
+class Rule:
+    """What `infer` takes: a `Method`, which the loop runs, or a way of using several."""
+
+    def checked(self) -> "Rule":
+        """Itself, after refusing what cannot be run."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Method:
-    """What the loop needs to know. A pytree whose leaves are damping and tolerance: other values compile nothing anew.
+class Method(Rule):
+    """What the loop needs to know. Other values of damping, tolerance and relaxation weight compile nothing anew.
 
     damping: the step from the old site to the new one in natural parameters, 1 for the full step.
     schedule: None leaves it to the problem; most are visited in order.
@@ -47,9 +57,16 @@ class Method:
         """Whether one sweep is the whole method, so that no fixed point is sought."""
         return self.name == "ADF"
 
+    def __str__(self) -> str:
+        """The method in words; a power or damping other than the usual one is named."""
+        weight = getattr(self.projection, "c", None)
+        power = f"({self.power:g})" if self.power != 1 else "" if weight is None else f"({weight:g})"
+        damped = f", damping {self.damping:g}" if self.damping != min(self.power, 1.0) else ""
+        return f"{self.name}{power}{damped}"
+
 
 jax.tree_util.register_dataclass(
-    Method, data_fields=["damping", "tol"], meta_fields=["name", "projection", "schedule", "power", "max_sweeps"]
+    Method, data_fields=["projection", "damping", "tol"], meta_fields=["name", "schedule", "power", "max_sweeps"]
 )
 
 
@@ -103,3 +120,99 @@ def RestrictedEP(
     return Method(
         "RestrictedEP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol
     ).checked()
+
+
+def RelaxedEP(
+    c: float,
+    *,
+    penalty: Literal["natural", "strength"] = "natural",
+    scale_free: bool = True,
+    form: Literal["mean", "message"] = "mean",
+    sequential: bool = False,
+    schedule: Schedule | None = None,
+    damping: float = 1.0,
+    max_sweeps: int = 1000,
+    tol: float = 1e-8,
+) -> Method:
+    """EP whose sites may relax moment matching, at a price of c (relaxed EP, equation 5); large c is EP.
+
+    penalty, scale_free, form, sequential: see `inference.relaxed.Relaxed`. For scalar Gaussian sites.
+    """
+    if not checks.number("c", c) >= 0:
+        raise ValueError(f"c must not be negative; found {c}.")
+    for name, value, known in (("penalty", penalty, PENALTIES), ("form", form, FORMS)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}.")
+    projection = Relaxed(float(c), penalty, bool(scale_free), form, bool(sequential))
+    return Method(
+        "RelaxedEP", projection, schedule, power=1.0, damping=damping, max_sweeps=max_sweeps, tol=tol
+    ).checked()
+
+
+@dataclass(frozen=True)
+class DoubleLoop(Rule):
+    """Made by `ConvergentEP`."""
+
+    power: float
+    max_sweeps: int
+    tol: float
+
+    def checked(self) -> "DoubleLoop":
+        """Itself, after refusing what cannot be run."""
+        self.measure.checked()
+        return self
+
+    @property
+    def measure(self) -> Method:
+        """The method whose fixed points are sought."""
+        return Method("EP", Matched(), None, self.power, 1.0, self.max_sweeps, self.tol)
+
+    def __str__(self) -> str:
+        return "ConvergentEP" + (f"({self.power:g})" if self.power != 1 else "")
+
+
+jax.tree_util.register_dataclass(DoubleLoop, data_fields=[], meta_fields=["power", "max_sweeps", "tol"])
+
+
+def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8) -> DoubleLoop:
+    """The double loop: minimises EP's energy (Power EP's, for a power other than 1) step by step and cannot diverge.
+
+    Slow, but it ends at a fixed point of EP wherever the energy is bounded below; Newton's method is tried now and then
+    to end sooner. max_sweeps: outer steps.
+    """
+    return DoubleLoop(checks.number("power", power), max_sweeps, tol).checked()
+
+
+@dataclass(frozen=True)
+class Ladder(Rule):
+    """Made by `Auto`. first: the method tried first, and alone inside `vmap` or `jit`."""
+
+    first: Method
+    compromise: bool
+
+    def checked(self) -> "Ladder":
+        """Itself, after refusing what cannot be run."""
+        self.first.checked()
+        return self
+
+    @property
+    def tol(self) -> float:
+        """Bound on the moment mismatch, the same on every rung."""
+        return self.first.tol
+
+    def __str__(self) -> str:
+        return "Auto"
+
+
+def Auto(
+    *, schedule: Schedule | None = None, max_sweeps: int = 200, tol: float = 1e-8, compromise: bool = True
+) -> Ladder:
+    """EP, and where it fails one method after another that does not: the default.
+
+    EP → EP shuffled and damped → the double loop from a Power EP solution, each finished by Newton's method where that
+    helps: these have the same fixed points, status `converged`. Then relaxed EP (`converged_relaxed`), restricted EP
+    (`converged_restricted`), which have others. `solution.rungs` says what was tried and why it was left.
+
+    max_sweeps: of the first rung. compromise: whether fixed points other than EP's are acceptable.
+    """
+    return Ladder(EP(schedule=schedule, max_sweeps=max_sweeps, tol=tol), bool(compromise)).checked()

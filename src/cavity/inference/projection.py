@@ -2,6 +2,8 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -10,19 +12,82 @@ from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
 
 
+class Integrals(NamedTuple):
+    """What a projection may ask of its site's factor t, for any cavity.
+
+    tilt: moments of t × cavity, with what the moments strategy reports. expected_log: E[log t] under it.
+    """
+
+    tilt: Callable[[jax.Array], tuple[Tilted, dict[str, jax.Array]]]
+    expected_log: Callable[[jax.Array], jax.Array]
+
+
+class Projected(NamedTuple):
+    """The outcome of a projection for one site.
+
+    cavity: what the message was matched against; the relaxed cavity where there is one.
+    given_up: whether the expectation constraints of EP had to be given up. memory: what the site remembers.
+    drift: how far the change of memory alone moves what is matched, as a moment mismatch.
+    """
+
+    cavity: jax.Array
+    log_z: jax.Array
+    message: jax.Array
+    given_up: jax.Array
+    memory: jax.Array
+    drift: jax.Array
+    info: dict[str, jax.Array]
+
+
+P = TypeVar("P", bound=type)
+
+
+@dataclass_transform(frozen_default=True)
+def projection(*traced: str) -> Callable[[P], P]:
+    """Class decorator: a frozen dataclass that is a JAX pytree. `traced` names fields whose values compile nothing."""
+
+    def make(cls: P) -> P:
+        cls = dataclasses.dataclass(frozen=True)(cls)
+        static = [field.name for field in dataclasses.fields(cls) if field.name not in traced]
+        jax.tree_util.register_dataclass(cls, data_fields=list(traced), meta_fields=static)
+        return cls
+
+    return make
+
+
 class Projection(ABC):
-    """Strategies are frozen dataclasses: hashable, static under `jit`."""
+    """Strategies are made by the decorator `projection`: hashable, and static under `jit` but for what it names."""
+
+    #: the word for a fixed point at which constraints were given up: the status is `converged_<word>`.
+    compromise: ClassVar[str] = "restricted"
+
+    #: numbers a site remembers from one visit to the next.
+    memory: ClassVar[int] = 0
+
+    #: integrations a visit makes.
+    tilts: ClassVar[int] = 1
 
     def adapt(self, family: Family) -> Family:
         """The family whose tilted statistics the projection wants; most want the family's own."""
         return family
+
+    def check(self, family: Family, power: float) -> None:
+        """Refuse what the projection is not defined for, in one sentence."""
+
+    def apply(
+        self, family: Family, integrals: Integrals, cavity: jax.Array, site: jax.Array, memory: jax.Array
+    ) -> Projected:
+        """Tilt and project one site, of which `site` and `memory` are the old ones."""
+        tilted, info = integrals.tilt(cavity)
+        message, given_up = self.project(family, cavity, tilted)
+        return Projected(cavity, tilted.log_z, message, given_up, memory, jnp.zeros(()), info)
 
     @abstractmethod
     def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
         """(message, whether the expectation constraints had to be given up), for one site."""
 
 
-@dataclasses.dataclass(frozen=True)
+@projection()
 class Matched(Projection):
     """Moment matching, the minimiser of KL(tilted ‖ q): ADF, EP, Power EP."""
 
@@ -30,7 +95,7 @@ class Matched(Projection):
         return tilted.site, jnp.zeros((), bool)
 
 
-@dataclasses.dataclass(frozen=True)
+@projection()
 class Restricted(Projection):
     """Moment matching under the constraint that the site stays proper (thesis 3.2.1).
 
@@ -47,7 +112,7 @@ class Restricted(Projection):
         return jnp.where(negative, kept, tilted.site), negative
 
 
-@dataclasses.dataclass(frozen=True)
+@projection()
 class Cowell(Projection):
     """Keep (E[w_k], Σ_k E[w_k²]) of a Dirichlet instead of E[log w_k]: not the KL minimiser, but no Newton (3.3.3)."""
 
@@ -58,3 +123,9 @@ class Cowell(Projection):
 
     def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
         return tilted.site, jnp.zeros((), bool)
+
+
+def check_groups(projection: Projection, groups: tuple[Any, ...], power: float) -> None:
+    """Refuse a projection for groups it is not defined for."""
+    for group in groups:
+        projection.check(group.family, power)

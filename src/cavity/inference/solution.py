@@ -2,7 +2,7 @@
 
 import dataclasses
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,14 @@ from cavity.numerics.precision import float64, is_traced, to_numpy
 
 
 class Status(StrEnum):
-    """How a run ended. Only the two `converged…` are claims of a fixed point."""
+    """How a run ended. Only those that begin with `converged` are claims of a fixed point."""
 
     CONVERGED = "converged"
+    CONVERGED_RELAXED = "converged_relaxed"
     CONVERGED_RESTRICTED = "converged_restricted"
     SINGLE_PASS = "single_pass"
     MAX_SWEEPS = "max_sweeps"
+    STALLED = "stalled"
     SITES_SKIPPED = "sites_skipped"
     NONFINITE_FACTOR = "nonfinite_factor"
     IMPROPER_POSTERIOR = "improper_posterior"
@@ -35,12 +37,17 @@ class Status(StrEnum):
 
 SENTENCES = {
     Status.CONVERGED: "The moments of q and of every tilted distribution agree within the tolerance.",
+    Status.CONVERGED_RELAXED: (
+        "A fixed point of relaxed EP: some sites match moments only together with their relaxation factor, "
+        "so this is not a fixed point of EP."
+    ),
     Status.CONVERGED_RESTRICTED: (
         "A fixed point of the restricted projection: some sites gave up their variance constraint to stay proper, "
         "so this is not a fixed point of EP."
     ),
     Status.SINGLE_PASS: "Every site was visited once (assumed-density filtering); no fixed point was sought.",
     Status.MAX_SWEEPS: "The sweeps were used up before the moments agreed; the result is not a fixed point.",
+    Status.STALLED: "The sweeps stopped coming nearer to agreement; the result is not a fixed point.",
     Status.SITES_SKIPPED: (
         "Some sites cannot be updated because removing them leaves an improper cavity; they keep what they last said, "
         "and the result is not a fixed point."
@@ -55,6 +62,20 @@ SENTENCES = {
     Status.RUNNING: "The run goes on; this is the state after the sweep just done.",
 }
 CODES = tuple(Status)
+
+#: fixed points of some method
+FIXED_POINTS = (Status.CONVERGED, Status.CONVERGED_RELAXED, Status.CONVERGED_RESTRICTED)
+
+
+class Rung(NamedTuple):
+    """One method an `Auto` run tried. reason: why it was left for the next, empty for the one that answered."""
+
+    method: str
+    status: str
+    sweeps: int
+    mismatch: float
+    seconds: float
+    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +97,9 @@ class Solution:
         evaluations: factor evaluations spent on visits; measuring the state handed back costs one more pass.
         info: what the moments strategy reported for every site, by group.
         seconds: wall time of the run.
+        memory: what the projection remembers of every site, by group; of relaxed EP the strengths of relaxation.
+        method: the method that answered; as text, its words.
+        rungs: what an `Auto` run tried, and why it climbed.
     """
 
     problem: Problem
@@ -94,6 +118,9 @@ class Solution:
     evaluations: Any
     info: tuple[dict[str, Any], ...]
     seconds: Any = float("nan")
+    memory: tuple[Any, ...] = ()
+    method: Any = None
+    rungs: tuple[Rung, ...] = ()
 
     @property
     def status(self) -> Any:
@@ -106,13 +133,24 @@ class Solution:
     def converged(self) -> Any:
         """Whether a fixed point of the method was reached; `status` says of which kind."""
         code = jnp.asarray(self.code) if is_traced(self.code) else np.asarray(self.code)
-        done = (code == CODES.index(Status.CONVERGED)) | (code == CODES.index(Status.CONVERGED_RESTRICTED))
+        done = code == CODES.index(FIXED_POINTS[0])
+        for status in FIXED_POINTS[1:]:
+            done = done | (code == CODES.index(status))
         return done if is_traced(code) or np.ndim(code) > 0 else bool(done)
 
     @property
     def sites(self) -> Any:
         """Natural parameters of the sites."""
         return self.groups[0] if len(self.groups) == 1 else self.groups
+
+    @property
+    def strengths(self) -> Any:
+        """Strength b of every site's relaxation; 0 where moments are matched as in EP."""
+        found = tuple(
+            own[..., 0] if np.shape(own)[-1:] == (1,) else np.zeros(np.shape(sites)[:-1])
+            for own, sites in zip(self.memory or self.groups, self.groups, strict=True)
+        )
+        return found[0] if len(found) == 1 else found
 
     @property
     @float64
@@ -181,17 +219,24 @@ class Solution:
         """log q(x)."""
         return self.problem.posterior.log_density(self.problem.prior, self.q, jax.tree.map(jnp.asarray, x))
 
+    def ended(self, status: Status) -> "Solution":
+        """The same state, marked as where this stopped the run; a claim of convergence stays."""
+        return self if self.converged else dataclasses.replace(self, code=np.asarray(CODES.index(status)))
+
     def interrupted(self) -> "Solution":
-        """The same state, marked as where an interruption stopped the run; a claim of convergence stays."""
-        return self if self.converged else dataclasses.replace(self, code=np.asarray(CODES.index(Status.INTERRUPTED)))
+        """The same state, marked as where an interruption stopped the run."""
+        return self.ended(Status.INTERRUPTED)
 
     def __str__(self) -> str:
         if is_traced(self.code) or np.ndim(self.code) > 0:
             return f"Solution of {np.shape(self.code)} problems"
-        return (
+        climbed = "".join(f" {rung.method}: {rung.reason}." for rung in self.rungs if rung.reason)
+        return climbed[1:] + (" " if climbed else "") + (
             f"{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
             f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
         )
 
 
-jax.tree_util.register_dataclass(Solution, data_fields=[f.name for f in dataclasses.fields(Solution)], meta_fields=[])
+jax.tree_util.register_dataclass(
+    Solution, data_fields=[f.name for f in dataclasses.fields(Solution) if f.name != "rungs"], meta_fields=["rungs"]
+)

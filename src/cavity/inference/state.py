@@ -42,10 +42,11 @@ class Report(NamedTuple):
 
 
 class State(NamedTuple):
-    """Carried from sweep to sweep."""
+    """Carried from sweep to sweep. memory: what the projection remembers of every site, by group."""
 
     q: Any
     sites: tuple[jax.Array, ...]
+    memory: tuple[jax.Array, ...]
     log_scales: tuple[jax.Array, ...]
     mismatch: tuple[jax.Array, ...]
     counts: Counts
@@ -84,10 +85,10 @@ def recorded(
     def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, usable: jax.Array | None = None) -> tuple[Any, ...]:
         old = groups[number]
         if is_as_stored(table, group.size):
-            new = rows if usable is None else jnp.where(usable, rows, old)
+            new = rows if usable is None else jnp.where(shaped(usable, rows), rows, old)
         else:
             kept = place < table.size if usable is None else (place < table.size) & usable[place]
-            new = jnp.where(jnp.reshape(kept, (group.size,) + (1,) * (rows.ndim - 1)), rows[place], old)
+            new = jnp.where(shaped(kept, rows), rows[place], old)
         return (*groups[:number], new, *groups[number + 1 :])
 
     counts = state.counts
@@ -95,6 +96,7 @@ def recorded(
     held = real & (rows.copies > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),
+        memory=replaced(state.memory, trials.memory, trials.usable) if method.projection.memory else state.memory,
         log_scales=replaced(state.log_scales, scales, trials.usable),
         mismatch=replaced(state.mismatch, mismatch_of(method, group, rows, trials)),
         counts=Counts(
@@ -104,6 +106,11 @@ def recorded(
             tilts,
         ),
     )
+
+
+def shaped(flags: jax.Array, rows: jax.Array) -> jax.Array:
+    """Flags, one a row, shaped to choose among rows."""
+    return jnp.reshape(flags, flags.shape + (1,) * (rows.ndim - 1))
 
 
 def is_settled(mismatch: tuple[jax.Array, ...], tol: float) -> jax.Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
 
 #: a step that would make q improper is halved at most this often before the block keeps its old sites.
@@ -23,12 +24,16 @@ class Rows(NamedTuple):
 
     which: jax.Array
     site: jax.Array
+    memory: jax.Array
     copies: jax.Array
     data: Any
 
 
 class Trial(NamedTuple):
-    """The outcome of delete, tilt and project for a block of sites, before anything is changed."""
+    """The outcome of delete, tilt and project for a block of sites, before anything is changed.
+
+    cavity: what the messages were matched against. given_up, memory, drift, info: the projection's, see `Projected`.
+    """
 
     cavity: jax.Array
     log_z: jax.Array
@@ -36,6 +41,8 @@ class Trial(NamedTuple):
     proper: jax.Array
     finite: jax.Array
     given_up: jax.Array
+    memory: jax.Array
+    drift: jax.Array
     info: dict[str, jax.Array]
 
     @property
@@ -57,23 +64,32 @@ def attempt(method: Method, group: SiteGroup, local: jax.Array, rows: Rows, key:
     # What is integrated is always a distribution; results for an improper cavity are discarded.
     cavity = jnp.where(proper[:, None], cavity, local)
 
-    def one(cavity: jax.Array, data: Any, which: jax.Array) -> tuple[Any, ...]:
-        site_key = derived(key, group.moments.random, which)
-        tilted, info = group.moments.tilt(
-            group.moments.init(), group.factor, family, cavity, data, method.power, site_key
+    def one(rows: Rows, cavity: jax.Array) -> Projected:
+        site_key = derived(key, group.moments.random, rows.which)
+        moments, factor, data = group.moments, group.factor, rows.data
+        integrals = Integrals(
+            lambda cavity: moments.tilt(moments.init(), factor, family, cavity, data, method.power, site_key),
+            lambda cavity: moments.expected_log(moments.init(), factor, family, cavity, data, site_key),
         )
-        message, given_up = method.projection.project(family, cavity, tilted)
-        return tilted.log_z, message, given_up, info
+        return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
 
-    log_z, message, given_up, info = jax.vmap(one)(cavity, rows.data, rows.which)
-    finite = jnp.isfinite(log_z) & jnp.all(jnp.isfinite(message), axis=-1) & family.is_proper(cavity + message)
-    return Trial(cavity, log_z, message, proper, finite, given_up, info)
+    found = jax.vmap(one)(rows, cavity)
+    finite = jnp.isfinite(found.log_z) & jnp.all(jnp.isfinite(found.message), axis=-1)
+    finite = finite & family.is_proper(found.cavity + found.message)
+    if method.projection.memory:
+        # Matched against a relaxed cavity, a message may still make q itself improper.
+        proper = proper & (family.is_proper(cavity + found.message) | ~finite)
+    return Trial(
+        found.cavity, found.log_z, found.message, proper, finite, found.given_up, found.memory, found.drift, found.info
+    )
 
 
 def mismatch_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.Array:
     """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
     family = method.projection.adapt(group.family)
     gap = family.distance(trial.cavity + deleted(method, rows), trial.cavity + trial.message)
+    if method.projection.memory:
+        gap = jnp.maximum(gap, trial.drift)
     # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
     return jnp.where(rows.copies == 0, 0.0, jnp.where(trial.usable, gap, jnp.inf))
 
@@ -131,9 +147,9 @@ def step_scale(halvings: jax.Array) -> jax.Array:
     return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
 
 
-def gather(group: SiteGroup, sites: jax.Array, index: Table) -> Rows:
+def gather(group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table) -> Rows:
     """The rows of the sites `index`, any shape; an index no site has takes the last site's."""
-    rows = (sites, group.copies, jax.tree.map(jnp.asarray, group.data))
+    rows = (sites, memory, group.copies, jax.tree.map(jnp.asarray, group.data))
     if is_as_stored(index, group.size):
         picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
     else:

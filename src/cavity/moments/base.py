@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
@@ -31,6 +32,19 @@ class Moments(ABC):
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
     ) -> tuple[Tilted, Info]:
         """Moments of factor**power × cavity for one site. `key` is the site's own, the same in every sweep."""
+
+    def expected_log(
+        self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, key: jax.Array
+    ) -> jax.Array:
+        """E[log t] under factor × cavity: in closed form where the factor has one, else ∂ log Z/∂power at power 1."""
+        known = factor.expected_log(family, cavity, data)
+        if known is not NotImplemented:
+            return known
+
+        def log_z(power: jax.Array) -> jax.Array:
+            return self.tilt(state, factor, family, cavity, data, power, key)[0].log_z  # type: ignore[arg-type]
+
+        return jax.jvp(log_z, (jnp.ones(()),), (jnp.ones(()),))[1]
 
     def learn(self, state: Any, batch: Any) -> Any:
         """State after seeing a batch of integrated sites."""

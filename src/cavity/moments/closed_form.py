@@ -5,9 +5,10 @@ from typing import Any
 
 import jax
 
-from cavity.factors.base import Factor, MissingClosedForm
+from cavity.factors.base import Factor, MissingClosedForm, is_one
 from cavity.families.base import Family, Tilted
 from cavity.moments.base import Info, Moments
+from cavity.numerics.precision import is_traced
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class ClosedForm(Moments):
         tilted = factor.tilted(family, cavity, data, power)
         if tilted is not NotImplemented:
             return tilted, {}
-        if factor.log_z is None or power != 1.0:
+        if factor.log_z is None or not is_one(power):
             raise missing(factor, family, power)
         log_z_of_site = factor.log_z
         log_z, stats = family.tilted_stats(lambda *coordinates: log_z_of_site(*coordinates, data), cavity)
@@ -32,7 +33,8 @@ def missing(factor: Factor, family: Family, power: float) -> MissingClosedForm:
     known = list(factor.closed_forms)
     if factor.log_z is not None:
         known.append("any family whose coordinates log_z takes, power 1 (by differentiation)")
-    wanted = f"{type(factor).__name__} with {type(family).__name__} sites and power {power:g}"
+    exponent = "powers near 1, from which E[log t] follows" if is_traced(power) else f"power {power:g}"
+    wanted = f"{type(factor).__name__} with {type(family).__name__} sites and {exponent}"
     return MissingClosedForm(
         f"No closed form for {wanted}. Closed forms that exist: {'; '.join(known) if known else 'none'}. "
         "To integrate numerically, use problem.with_moments(cavity.Quadrature()) for up to three dimensions, "

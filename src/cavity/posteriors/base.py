@@ -10,13 +10,27 @@ back into the pass. A posterior without windows has one, q itself.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 Q = Any
 Pass = Any
 Window = Any
+
+
+class Equations(NamedTuple):
+    """One group's part of the linear equations M_i Σ_j F_ij w_j x_j + D_i x_i = g_i for changes x of all sites.
+
+    F_ij is the covariance under q of the statistics of sites i and j, w_j the copies of site j, all in the families'
+    local coordinates at the marginals that the sites see. mixing, own, right: M, D (one matrix a site) and g.
+    """
+
+    scope: Any
+    copies: jax.Array
+    mixing: jax.Array
+    own: jax.Array
+    right: jax.Array
 
 
 class Posterior(ABC):
@@ -57,6 +71,14 @@ class Posterior(ABC):
     @abstractmethod
     def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
         """The window times the weighted changes (one row a site) of the sites at `place`."""
+
+    def largest_system(self) -> int:
+        """Sites up to which `solve` is affordable; 0 where it is not known."""
+        return 0
+
+    def solve(self, prior: Any, q: Q, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+        """The changes x of all sites, by group, that solve the equations."""
+        raise NotImplementedError
 
     @abstractmethod
     def is_proper(self, q: Q) -> jax.Array:

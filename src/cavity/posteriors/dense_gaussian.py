@@ -17,8 +17,9 @@ from cavity.numerics import blocked
 from cavity.numerics.blocked import Blocks
 from cavity.numerics.linear import cholesky, solve_triangular
 from cavity.posteriors import window as windows
-from cavity.posteriors.base import Posterior
+from cavity.posteriors.base import Equations, Posterior
 from cavity.posteriors.dense_algebra import Dense, KernelPrior, before_sites, dense, window_sizes
+from cavity.posteriors.response import LARGEST, solve_dense
 from cavity.posteriors.window import Window
 
 
@@ -106,6 +107,12 @@ class DenseGaussian(Posterior):
 
     def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
         return windows.absorb(window, place, change)
+
+    def largest_system(self) -> int:
+        return LARGEST
+
+    def solve(self, prior: KernelPrior, q: Dense, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+        return solve_dense(blocked.mirrored(q.covariance), groups)
 
     def is_proper(self, q: Any) -> jax.Array:
         return jnp.ones((), bool) if isinstance(q, KernelPrior) else q.proper

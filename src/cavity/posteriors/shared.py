@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from cavity.families.base import Family
-from cavity.posteriors.base import Posterior
+from cavity.families.product import Product
+from cavity.posteriors.base import Equations, Posterior
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,39 @@ class Shared(Posterior):
     def absorb(self, window: jax.Array, scope: Any, place: jax.Array, change: jax.Array) -> jax.Array:
         total = jnp.sum(change, axis=0)
         return window + total if scope is None else window.at[scope[0] : scope[1]].add(total)
+
+    def largest_system(self) -> int:
+        return 1_000_000
+
+    def solve(self, prior: Any, q: jax.Array, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+        """Through the change y = Σ w x of q: (I + Σ w D⁺ M F) y = Σ w D⁺ g, then x = D⁺ (g − M F y).
+
+        D⁺ is the pseudo-inverse: log weights of a categorical variable are known up to a constant only.
+        """
+        fisher = jax.jacfwd(lambda x: self.family.local_moments(q, q + self.family.from_local(q, x)))(
+            jnp.zeros(self.family.local_size)
+        )
+        inverses = [jnp.linalg.pinv(group.own, hermitian=True) for group in groups]
+        matrix, right = jnp.eye(self.family.local_size), jnp.zeros(self.family.local_size)
+        for group, inverse in zip(groups, inverses, strict=True):
+            part = self.local_part(group.scope)
+            weighted = group.copies[:, None, None] * (inverse @ group.mixing)
+            matrix = matrix.at[part].add(jnp.sum(weighted, axis=0) @ fisher[part])
+            right = right.at[part].add(jnp.einsum("i,ijk,ik->j", group.copies, inverse, group.right))
+        moved = fisher @ jnp.linalg.solve(matrix, right)
+        return tuple(
+            jnp.einsum("ijk,ik->ij", inverse, group.right - group.mixing @ moved[self.local_part(group.scope)])
+            for group, inverse in zip(groups, inverses, strict=True)
+        )
+
+    def local_part(self, scope: Any) -> slice:
+        """Where a group's part of the vector lies in local coordinates."""
+        if scope is None or not isinstance(self.family, Product):
+            return slice(None)
+        pairs = zip(self.family.families, self.family.slices, strict=True)
+        sizes = [(family.local_size, part) for family, part in pairs]
+        start = sum(size for size, part in sizes if part.stop <= scope[0])
+        return slice(start, start + sum(size for size, part in sizes if scope[0] <= part.start < scope[1]))
 
     def is_proper(self, q: jax.Array) -> jax.Array:
         return self.family.is_proper(q)

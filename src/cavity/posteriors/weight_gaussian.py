@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from cavity.numerics.linear import cholesky, solve_triangular
 from cavity.posteriors import window as windows
-from cavity.posteriors.base import Posterior
+from cavity.posteriors.base import Equations, Posterior
+from cavity.posteriors.response import LARGEST, solve_dense
 from cavity.posteriors.window import Window
 
 
@@ -85,6 +86,12 @@ class WeightGaussian(Posterior):
 
     def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
         return windows.absorb(window, place, change)
+
+    def largest_system(self) -> int:
+        return LARGEST
+
+    def solve(self, prior: WeightPrior, q: Weights, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+        return solve_dense(prior.rows @ q.covariance @ prior.rows.T, groups)
 
     def is_proper(self, q: Any) -> jax.Array:
         return self.flat(q).proper if isinstance(q, WeightPrior) else q.proper

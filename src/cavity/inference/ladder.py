@@ -1,0 +1,170 @@
+"""The ladder behind `Auto`: EP, and where it fails what has the same fixed points, then what has others."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import MissingClosedForm, MissingDensity
+from cavity.inference.convergent import can_solve, converge, newton
+from cavity.inference.loop import Start
+from cavity.inference.methods import EP, ConvergentEP, Ladder, Method, PowerEP, RelaxedEP, RestrictedEP
+from cavity.inference.problem import Problem
+from cavity.inference.run import Limits, drive
+from cavity.inference.schedule import Shuffled
+from cavity.inference.solution import Rung, Solution, Status
+
+#: sweeps before which nobody loses patience, and sweeps over which progress is judged
+GRACE, WINDOW = 24, 8
+#: sweeps that may still be to go at the present rate
+WORTH = 40
+#: how a run ends that no other method can mend: nothing is integrated, or nobody waits any more
+FINAL = (Status.NONFINITE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
+#: step and sweeps of the second rung; power whose solution the double loop starts from; weights of relaxation
+DAMPING, DAMPED_SWEEPS, POWER, WEIGHTS = 0.5, 200, 0.5, (10.0, 1.0)
+
+
+def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
+    """Whether sweeps oscillate, creep or meet improper cavities again and again: too many would still be to make."""
+    if residuals.size < GRACE:
+        return False
+    recent, before = np.min(residuals[-WINDOW:]), np.min(residuals[-2 * WINDOW : -WINDOW])
+    if not np.isfinite(recent):
+        return True
+    with np.errstate(divide="ignore"):
+        return not WORTH / WINDOW * np.log(before / recent) > np.log(recent / tol)
+
+
+def why_left(solution: Solution) -> str:
+    """Why a rung was not the last, in words."""
+    sweeps = int(solution.sweeps)
+    if solution.status is Status.SITES_SKIPPED:
+        count = sum(int(np.isinf(own).sum()) for own in solution.site_mismatch)
+        return f"improper cavities at {count} sites after {sweeps} sweeps"
+    recent = np.asarray(solution.residuals)[-2 * WINDOW :]
+    falling = recent.size > 1 and recent[-1] < 0.5 * recent[0]
+    manner = "came nearer too slowly" if falling else "did not come nearer"
+    return f"{manner}, mismatch {float(solution.mismatch):.1e} after {sweeps} sweeps"
+
+
+class Way:
+    """One way up the ladder: what was tried and how it went."""
+
+    def __init__(self, problem: Problem, ladder: Ladder, key: jax.Array, limits: Limits) -> None:
+        self.problem, self.ladder, self.key, self.limits = problem, ladder, key, limits
+        self.rungs: list[Rung] = []
+        self.sweeps = 0
+
+    def within(self) -> Limits:
+        """Limits of a rung: sweeps are counted on, and are given up when they lead nowhere."""
+        done, callback = self.sweeps, self.limits.callback
+
+        def counted_on(solution: Solution) -> None:
+            assert callback is not None
+            callback(dataclasses.replace(solution, sweeps=solution.sweeps + done))
+
+        return Limits(
+            self.limits.deadline,
+            None if callback is None else counted_on,
+            lambda residuals: is_hopeless(residuals, self.ladder.tol),
+        )
+
+    def tried(self, name: str, run: Callable[[], Solution | None]) -> Solution | None:
+        """The outcome of a rung, put on record."""
+        began = time.perf_counter()
+        found = run()
+        seconds = time.perf_counter() - began
+        if found is None:
+            self.rungs.append(Rung(name, "", 0, float("nan"), seconds, "did not lead to a fixed point"))
+            return None
+        left = "" if found.converged or found.status in FINAL else why_left(found)
+        self.rungs.append(Rung(name, str(found.status), int(found.sweeps), float(found.mismatch), seconds, left))
+        self.sweeps += int(found.sweeps)
+        return found
+
+    def swept(self, method: Method, init: Start | None) -> Solution | None:
+        """A rung of sweeps."""
+        return self.tried(str(method), lambda: drive(self.problem, method, init, self.key, self.within()))
+
+    def polished(self, solution: Solution) -> Solution | None:
+        """Newton's method from where sweeps were left."""
+        if not can_solve(self.problem) or not np.isfinite(solution.mismatch):
+            return None
+        return self.tried("Newton", lambda: newton(self.problem, self.ladder.first, sites_of(solution), self.key))
+
+    def minimised(self) -> Solution | None:
+        """The double loop from the solution of a power, whose sites are mild; from flat ones where it has none."""
+        if not can_solve(self.problem):
+            return None
+        try:
+            mild = self.swept(PowerEP(POWER, tol=self.ladder.tol, max_sweeps=300), None)
+        except (MissingClosedForm, MissingDensity):
+            mild = None
+        if mild is not None and mild.status in FINAL:
+            return mild
+        start = None if mild is None or not np.isfinite(mild.log_evidence) else Start(sites_of(mild))
+        method = ConvergentEP(tol=self.ladder.tol)
+        return self.tried(str(method), lambda: converge(self.problem, method, start, self.key, self.within()))
+
+
+def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
+    """The sites as arrays a run may take over."""
+    return tuple(jnp.array(own, float, copy=True) for own in solution.groups)
+
+
+def same_fixed_points(way: Way, init: Start | None) -> Iterator[Solution | None]:
+    """Rungs whose fixed points are those of EP."""
+    first = way.ladder.first
+    again = None if init is None else Start(tuple(jnp.array(own, copy=True) for own in init.sites))
+    plain = way.swept(first, init)
+    yield plain
+    assert plain is not None
+    yield way.polished(plain)
+    damped = EP(schedule=Shuffled(), damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=first.tol)
+    slow = way.swept(damped, again)
+    yield slow
+    assert slow is not None
+    yield way.polished(slow)
+    yield way.minimised()
+
+
+def other_fixed_points(way: Way) -> Iterator[Solution | None]:
+    """Rungs that end somewhere else."""
+    for method in (*(RelaxedEP(c, tol=way.ladder.tol) for c in WEIGHTS), RestrictedEP(tol=way.ladder.tol)):
+        try:
+            for group in way.problem.groups:
+                method.projection.check(group.family, method.power)
+            yield way.swept(method, None)
+        except TypeError:  # a family or factor that this projection does not know
+            continue
+
+
+def climb(problem: Problem, ladder: Ladder, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
+    """The first fixed point found; the best state of EP's own kind where there is none, with its own status."""
+    began, way, best = time.perf_counter(), Way(problem, ladder, key, limits), None
+    for found in same_fixed_points(way, init):
+        if found is not None and is_better(found, best):
+            best = found
+        if best is not None and (best.converged or best.status in FINAL):
+            break
+    assert best is not None
+    if ladder.compromise and not best.converged and best.status not in FINAL:
+        for found in other_fixed_points(way):
+            if found is not None and (found.converged or found.status in FINAL):
+                best = found if found.converged else best
+                break
+    changes: dict[str, Any] = {"rungs": tuple(way.rungs), "sweeps": np.asarray(way.sweeps)}
+    if len(way.rungs) > 1:
+        changes["seconds"] = np.asarray(time.perf_counter() - began)
+    return dataclasses.replace(best, **changes)
+
+
+def is_better(found: Solution, best: Solution | None) -> bool:
+    """Whether a state is the one to hand back so far; what was interrupted is, because it is the last."""
+    if best is None or found.converged or found.status in FINAL:
+        return True
+    return bool(found.mismatch < best.mismatch or not np.isfinite(best.mismatch) and np.isfinite(found.mismatch))
