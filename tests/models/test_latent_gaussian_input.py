@@ -51,5 +51,5 @@ def test_a_kernel_that_overflows_is_named():
 
 
 def test_a_method_by_name_is_refused():
-    with pytest.raises(TypeError, match=r"method must be made by EP\(\)"):
+    with pytest.raises(TypeError, match=r"method must be made by Auto\(\)"):
         cv.GPClassifier(method="ep").fit(X, Y)

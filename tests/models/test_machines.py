@@ -20,7 +20,7 @@ from cavity.models.machines import (
 )
 from cavity.models.machines.padding import bucket, feature_bucket
 from cavity.models.machines.parameters import as_numbers, log_prior, unpack
-from cavity.models.machines.search import STRETCH, Search, approach, maximise
+from cavity.models.machines.search import Search, maximise
 from cavity.numerics.precision import to_numpy
 
 
@@ -137,23 +137,6 @@ def test_features_and_bounds_of_other_data_share_a_program():
     after = [f._cache_size() for f in (loop.advance_in_place, compiled_matrix, compiled_pullback)]
     assert all(late - early <= most for early, late, most in zip(before, after, (2, 1, 1), strict=True))
     assert [feature_bucket(d) for d in (1, 8, 9, 64, 65, 100, 200)] == [8, 8, 16, 64, 72, 104, 208]
-
-
-def test_a_run_that_circles_is_given_up_and_one_that_closes_in_goes_on():
-    rng = np.random.default_rng(5)
-    X, y = rng.normal(size=(60, 2)), np.where(rng.random(60) < 0.5, 1.0, -1.0)
-    for factor, damping in ((cv.factors.Step(0.02), 1.0), (cv.factors.Probit(), 0.25)):
-        problem = cv.models.latent_gaussian(y, factor, X=X, kernel=RBF(1.0))
-        told = []
-        run = approach(problem, cv.EP(max_sweeps=180, damping=damping), init=None, callback=told.append, patient=False)
-        assert [int(state.sweeps) for state in told] == list(range(1, run.residuals.size + 1))
-        if damping == 1.0:
-            assert not run.converged and run.sweeps == STRETCH
-            assert not cv.infer(problem, cv.EP(max_sweeps=180)).converged
-        else:
-            assert run.converged and STRETCH < run.sweeps < 180
-            whole = cv.infer(problem, cv.EP(max_sweeps=180, damping=damping))
-            np.testing.assert_allclose(run.residuals, whole.residuals, rtol=1e-6, atol=1e-12)
 
 
 def test_buckets():

@@ -10,6 +10,7 @@ import numpy as np
 import cavity
 from cavity.estimators import BayesPointMachine, GPClassifier
 from cavity.estimators.choices import BINARY, LONGEST, SHORTEST, typical_distance
+from cavity.inference.methods import Rule
 from cavity.kernels import RBF, Constant, Kernel, Matern, Polynomial
 from cavity.numerics import checks
 
@@ -22,11 +23,14 @@ KERNELS = {
     "linear": "planes",
 }
 LIKELIHOODS = tuple(BINARY)
-#: methods by name; auto tries EP, then damped EP, then Power EP
-METHODS: dict[str, cavity.Method | None] = {
+#: methods by name; auto is EP, and what helps where it fails
+METHODS: dict[str, Rule | None] = {
     "auto": None,
     "ep": cavity.EP(),
     "power-ep": cavity.PowerEP(0.5),
+    "relaxed-ep": cavity.RelaxedEP(1.0),
+    "restricted-ep": cavity.RestrictedEP(),
+    "convergent-ep": cavity.ConvergentEP(),
     "adf": cavity.ADF(),
 }
 

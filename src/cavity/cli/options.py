@@ -14,7 +14,7 @@ from cavity.numerics import checks
 DataFile = Annotated[Path, typer.Argument(help="A CSV file with a row of names.", show_default=False)]
 Label = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]
 Noise = Annotated[str, typer.Option(help="Share of wrong labels, in [0, 0.5), or auto to learn it.")]
-Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}; auto: EP, then damped EP, then Power EP.")]
+Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}; auto: EP, and what helps where it fails.")]
 Optimize = Annotated[
     bool, typer.Option("--optimize/--no-optimize", help="Search for the kernel's parameters by the evidence.")
 ]

@@ -17,20 +17,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cavity.estimators.choices import plain
 from cavity.factors import Factor
 from cavity.families.gaussian import Gaussian
-from cavity.inference.solution import Status
+from cavity.inference.solution import FIXED_POINTS, Status
 from cavity.models.machines.padding import bucket, padded
 from cavity.models.merging import Merged
 from cavity.numerics.precision import float64
 
 #: from good to bad; what a set of machines reports is the worst of theirs.
 SEVERITY = (
-    Status.CONVERGED,
-    Status.CONVERGED_RESTRICTED,
+    *FIXED_POINTS,
     Status.SINGLE_PASS,
     Status.RUNNING,
     Status.INTERRUPTED,
     Status.TIME_BUDGET,
     Status.MAX_SWEEPS,
+    Status.STALLED,
     Status.SITES_SKIPPED,
     Status.NONFINITE_FACTOR,
     Status.IMPROPER_POSTERIOR,
@@ -40,7 +40,7 @@ CHUNK = 8192
 #: numbers beyond this are refused: sums of their squares, and these times a kernel's variance, would overflow.
 LARGEST = 1e100
 #: what needs no warning: a fixed point, or a method that seeks none.
-AS_PROMISED = SEVERITY[:3]
+AS_PROMISED = (*FIXED_POINTS, Status.SINGLE_PASS)
 
 
 class LatentGaussianEstimator(BaseEstimator):

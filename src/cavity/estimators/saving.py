@@ -21,7 +21,7 @@ from cavity.estimators.gp_ordinal import GPOrdinal
 from cavity.estimators.gp_regressor import GPRegressor
 from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, from_spec
 from cavity.factors import Factor
-from cavity.inference import methods, projection, schedule
+from cavity.inference import methods, projection, relaxed, schedule
 from cavity.kernels import Kernel
 from cavity.models.machines import KernelMachine, LinearMachine
 from cavity.models.machines.record import factor_from_spec, factor_spec
@@ -36,8 +36,11 @@ METHOD_PARTS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
         methods.Method,
+        methods.DoubleLoop,
+        methods.Ladder,
         projection.Matched,
         projection.Restricted,
+        relaxed.Relaxed,
         schedule.InOrder,
         schedule.Shuffled,
         schedule.Order,

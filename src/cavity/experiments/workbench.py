@@ -9,7 +9,7 @@ import numpy as np
 
 import cavity
 from cavity.baselines import Estimate, exact
-from cavity.inference.solution import CODES, Status
+from cavity.inference.solution import CODES, FIXED_POINTS, Status
 from cavity.numerics.precision import float64, to_numpy
 
 #: the clutter problem of the thesis: θ = 2, half of the points clutter of variance 10 (figures 3-2, 3-5, 3-6)
@@ -52,8 +52,8 @@ class Stack(NamedTuple):
 
     @property
     def converged(self) -> np.ndarray:
-        """Fixed points of the method, restricted ones included."""
-        return self.is_(Status.CONVERGED) | self.is_(Status.CONVERGED_RESTRICTED)
+        """Fixed points of the method, relaxed and restricted ones included."""
+        return np.any([self.is_(status) for status in FIXED_POINTS], axis=0)
 
     def is_(self, status: Status) -> np.ndarray:
         """Runs that ended with this status."""

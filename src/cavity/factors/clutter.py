@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.powered_clutter import powered_stats
+from cavity.factors.powered_clutter import powered_stats, radial_moments
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gaussian import LOG_2PI, Gaussian
@@ -66,6 +66,13 @@ class Clutter(Factor):
         if isinstance(family, FullGaussian):
             return self.full(family, cavity, data)
         return NotImplemented
+
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+        """By the same one-dimensional integral as the moments of powers."""
+        if not isinstance(family, Gaussian | SphericalGaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        return radial_moments(self, jnp.atleast_1d(mean), variance, jnp.atleast_1d(data), 1.0).expected_log
 
     def responsibility(
         self, log_signal: jax.Array, log_background: jax.Array

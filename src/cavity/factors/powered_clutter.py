@@ -26,11 +26,12 @@ REACH, SWAP_ZONE = 13.0, 16.0
 
 
 class Radial(NamedTuple):
-    """Moments of a powered term: log Z, the shift of the mean towards x, and E|θ − m|²."""
+    """Moments of a powered term: log Z, the shift of the mean towards x, E|θ − m|², and E[log t]."""
 
     log_z: jax.Array
     shift: jax.Array
     square: jax.Array
+    expected_log: jax.Array
 
 
 def bessel_ratio(order: float, kappa: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -101,7 +102,7 @@ def radial_moments(term: Any, mean: jax.Array, variance: jax.Array, x: jax.Array
     lag = radius * (1.0 - cosine)
     shift = jnp.sum(mass * (distance - radius + lag))
     square = jnp.sum(mass * ((distance - radius) ** 2 + 2.0 * distance * lag))
-    return Radial(log_z, shift, square)
+    return Radial(log_z, shift, square, jnp.sum(mass * log_term))
 
 
 def powered_stats(term: Any, mean: jax.Array, variance: jax.Array, x: jax.Array, power: float) -> tuple[Any, ...]:

@@ -42,9 +42,7 @@ def at(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites: tupl
     marginals = marginals_of(problem, q)
     value = problem.posterior.log_partition(q)
     feasible, looks = problem.posterior.is_proper(q), []
-    for number, (group, own, seen, surrogate) in enumerate(
-        zip(problem.groups, sites, marginals, gamma, strict=True)
-    ):
+    for number, (group, own, seen, surrogate) in enumerate(zip(problem.groups, sites, marginals, gamma, strict=True)):
         found = look(group, number, seen, surrogate - power * own, power, key)
         held = group.copies > 0
         value = value + jnp.sum(jnp.where(held, group.copies * found.log_partition, 0.0)) / power
@@ -86,8 +84,8 @@ class Inner(NamedTuple):
 def minimise(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites: Any, key: Any) -> Inner:
     """The inner problem solved from the given sites.
 
-    A start whose cavities γ − p η are improper is shrunk: with no sites at all they are γ. Each turn of the loop looks at
-    one candidate, so that the program holds q's algebra once.
+    A start whose cavities γ − p η are improper is shrunk: with no sites at all they are γ. Each turn of the loop looks
+    at one candidate, so that the program holds q's algebra once.
     """
 
     def turn(now: Inner) -> Inner:

@@ -119,5 +119,6 @@ def initial(problem: Problem, method: Rule, init: Any) -> Start | None:
         return tuple(jnp.array(own, float, copy=True) for own in arrays)
 
     wanted = method.projection.memory if isinstance(method, Method) else 0
-    same = isinstance(init, Solution) and wanted and all(np.shape(own)[1] == wanted for own in init.memory)
-    return Start(copied(given), copied(init.memory) if same else None)
+    known = init.memory if isinstance(init, Solution) and wanted else ()
+    same = len(known) == len(given) and all(np.shape(own)[1] == wanted for own in known)
+    return Start(copied(given), copied(known) if same else None)

@@ -119,13 +119,12 @@ def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
 def same_fixed_points(way: Way, init: Start | None) -> Iterator[Solution | None]:
     """Rungs whose fixed points are those of EP."""
     first = way.ladder.first
-    again = None if init is None else Start(tuple(jnp.array(own, copy=True) for own in init.sites))
     plain = way.swept(first, init)
     yield plain
     assert plain is not None
     yield way.polished(plain)
     damped = EP(schedule=Shuffled(), damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=first.tol)
-    slow = way.swept(damped, again)
+    slow = way.swept(damped, None)
     yield slow
     assert slow is not None
     yield way.polished(slow)
@@ -167,4 +166,4 @@ def is_better(found: Solution, best: Solution | None) -> bool:
     """Whether a state is the one to hand back so far; what was interrupted is, because it is the last."""
     if best is None or found.converged or found.status in FINAL:
         return True
-    return bool(found.mismatch < best.mismatch or not np.isfinite(best.mismatch) and np.isfinite(found.mismatch))
+    return bool(found.mismatch < best.mismatch or (not np.isfinite(best.mismatch) and np.isfinite(found.mismatch)))

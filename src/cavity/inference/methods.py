@@ -11,16 +11,8 @@ from cavity.inference.schedule import Schedule
 from cavity.numerics import checks
 
 
-class Rule:
-    """What `infer` takes: a `Method`, which the loop runs, or a way of using several."""
-
-    def checked(self) -> "Rule":
-        """Itself, after refusing what cannot be run."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class Method(Rule):
+class Method:
     """What the loop needs to know. Other values of damping, tolerance and relaxation weight compile nothing anew.
 
     damping: the step from the old site to the new one in natural parameters, 1 for the full step.
@@ -150,7 +142,7 @@ def RelaxedEP(
 
 
 @dataclass(frozen=True)
-class DoubleLoop(Rule):
+class DoubleLoop:
     """Made by `ConvergentEP`."""
 
     power: float
@@ -184,7 +176,7 @@ def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8
 
 
 @dataclass(frozen=True)
-class Ladder(Rule):
+class Ladder:
     """Made by `Auto`. first: the method tried first, and alone inside `vmap` or `jit`."""
 
     first: Method
@@ -202,6 +194,10 @@ class Ladder(Rule):
 
     def __str__(self) -> str:
         return "Auto"
+
+
+#: what `infer` takes: a method the loop runs, or a way of using several.
+Rule = Method | DoubleLoop | Ladder
 
 
 def Auto(

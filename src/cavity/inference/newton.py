@@ -55,9 +55,7 @@ def look(
 
         def tilted(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             moved = cavity + family.from_local(cavity, x)
-            found, _ = group.moments.tilt(
-                group.moments.init(), group.factor, family, moved, data, power, site_key
-            )
+            found, _ = group.moments.tilt(group.moments.init(), group.factor, family, moved, data, power, site_key)
             return family.local_moments(marginal, moved + found.site), found.log_z
 
         steps = STEP * jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), -jnp.eye(size)])
@@ -80,7 +78,7 @@ def look(
 
 
 def equations(group: SiteGroup, seen: Look, power: float, *, surrogate: bool) -> Equations:
-    """The linear equations of a Newton step; `surrogate`: the cavity does not follow q (the double loop's inner one)."""
+    """The linear equations of a Newton step. surrogate: the cavity does not follow q (the inner steps)."""
     eye = jnp.broadcast_to(jnp.eye(group.family.local_size), seen.spread.shape)
     mixing = eye if surrogate else eye - seen.spread @ jnp.linalg.pinv(seen.fisher, hermitian=True)
     held = (group.copies > 0)[:, None]

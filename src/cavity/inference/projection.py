@@ -72,7 +72,8 @@ class Projection(ABC):
         return family
 
     def check(self, family: Family, power: float) -> None:
-        """Refuse what the projection is not defined for, in one sentence."""
+        """Refuse what the projection is not defined for, in one sentence; most are for all there is."""
+        return
 
     def apply(
         self, family: Family, integrals: Integrals, cavity: jax.Array, site: jax.Array, memory: jax.Array

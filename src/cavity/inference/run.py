@@ -29,12 +29,12 @@ class Limits:
     """What ends a run besides its method.
 
     deadline: on the clock of `time.perf_counter`. callback: called with every state that is not the last.
-    patience: told the residuals so far, gives the reason why sweeps are not worth going on with, or None.
+    impatient: told the residuals so far, says whether more sweeps are not worth making.
     """
 
     deadline: float | None = None
     callback: Callable[[Solution], Any] | None = None
-    patience: Callable[[np.ndarray], str | None] | None = None
+    impatient: Callable[[np.ndarray], bool] | None = None
 
     @property
     def passed(self) -> bool:
@@ -74,12 +74,12 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
         ended = Status.MAX_SWEEPS
         if not bool(state.finished) and done < method.max_sweeps:
             ended = Status.INTERRUPTED if interrupted else Status.TIME_BUDGET if limits.passed else Status.RUNNING
-            if ended is Status.RUNNING and limits.patience is not None:
-                ended = Status.STALLED if limits.patience(np.asarray(state.residuals[:done])) else ended
+            if ended is Status.RUNNING and limits.impatient is not None:
+                ended = Status.STALLED if limits.impatient(np.asarray(state.residuals[:done])) else ended
         if callback is None and ended is Status.RUNNING:
             # The first chunk's time holds the compilation, so it can only make the second one too short.
             chunk = 1 if limits.deadline is not None else max(1, int(CHUNK_SECONDS * made / (now - before)))
-            chunk = chunk if limits.patience is None else min(chunk, PATIENT_CHUNK)
+            chunk = chunk if limits.impatient is None else min(chunk, PATIENT_CHUNK)
             continue
         closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)
         solution = trimmed(to_numpy(closed))

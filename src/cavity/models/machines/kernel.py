@@ -12,7 +12,7 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
-from cavity.inference.methods import Method
+from cavity.inference.methods import Rule
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian import check_covariance
@@ -27,7 +27,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, Watch, maximise, solve
+from cavity.models.machines.search import Search, Watch, maximise, rule_of, solve
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
 from cavity.numerics.threads import one_blas_thread
@@ -118,7 +118,7 @@ def fit_kernel_machine(
     factor: Factor,
     copies: Any = None,
     exponents: Any = None,
-    method: Method | None = None,
+    method: Rule | None = None,
     optimize: bool = True,
     free: tuple[str, ...] = (),
     deviations: Any = None,
@@ -129,7 +129,7 @@ def fit_kernel_machine(
 ) -> KernelMachine:
     """Fit by EP; with `optimize`, kernel parameters and the likelihood's `free` ones maximise the log evidence.
 
-    method: None tries EP, then damped EP, then Power EP (`account.method` says which was kept); a method is used alone.
+    method: None is `Auto()` (`account.method` says what answered); any other is used alone.
     copies: how many equal observations a row stands for. exponents: the power its factor is raised to.
     deviations: of a normal prior on the kernel's theta around its start, one a number; None or infinite: flat.
     progress: called with every `Evaluation` of the search. watch: called after every sweep of the last run.
@@ -167,7 +167,7 @@ def fit_kernel_machine(
             pull = covariance_gradient(solution.problem, solution.q, solution.sites)
             parts.append(np.asarray(kernel.with_theta(own).pullback(rows, pull)))
         if free:
-            power = 1.0 if method is None else method.power
+            power = solution.method.power
             found = likelihood_gradient(
                 solution.problem, solution.q, solution.sites, free, jnp.asarray(likelihood), power
             )
@@ -188,14 +188,14 @@ def fit_kernel_machine(
     best = maximise(search, vector, limits, restarts, seed) if optimize and vector.size else None
     if best is not None:
         vector, warm = best.vector, best.solution
-    solution, rung = solve(build(vector), method, warm, watch, rung=search.rung)
+    solution = solve(build(vector), rule_of(method), warm, watch)
     own, likelihood = split(vector)
     if search.history:
         check_kernel(kernel.with_theta(own), rows, n, "kernel_(X), where the search ended,")
     fitted = as_numbers(unpack(term, free, likelihood))
     left_out = copies * (np.asarray(solution.problem.groups[0].multiplicity[:n]) == 0)
     latent = solution.mean, solution.variance
-    kept = account(solution, rung, n, latent, left_out, search.history, time.perf_counter() - began)
+    kept = account(solution, n, latent, left_out, search.history, time.perf_counter() - began)
     return KernelMachine(
         np.array(X, float), kernel.with_theta(own), fitted, copies, np.array(solution.q.weights[:n]), kept
     )

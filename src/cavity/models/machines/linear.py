@@ -13,7 +13,7 @@ from cavity.factors.base import Factor
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.infer import infer
-from cavity.inference.methods import ADF, Method
+from cavity.inference.methods import ADF, Rule
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian import weight_precision, weight_schedule
@@ -28,7 +28,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, Watch, maximise, solve
+from cavity.models.machines.search import Search, Watch, maximise, rule_of, solve
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
@@ -92,7 +92,7 @@ def fit_linear_machine(
     prior_variance: Any = 1.0,
     copies: Any = None,
     exponents: Any = None,
-    method: Method | None = None,
+    method: Rule | None = None,
     optimize: bool = False,
     free: tuple[str, ...] = (),
     seed: int = 0,
@@ -131,7 +131,7 @@ def fit_linear_machine(
                 solution.sites,
                 likelihood_free,
                 jnp.asarray(likelihood),
-                1.0 if method is None else method.power,
+                solution.method.power,
             )
             parts.append(np.asarray(found))
         return np.concatenate(parts)
@@ -146,9 +146,9 @@ def fit_linear_machine(
     best = maximise(search, vector, limits, 0, seed) if optimize and vector.size else None
     if best is not None:
         vector, warm = best.vector, best.solution
-    solution, rung = solve(build(vector), method, warm, watch, rung=search.rung)
+    solution = solve(build(vector), rule_of(method), warm, watch)
     variance = np.broadcast_to(np.asarray(prior_variance, float) * split(vector)[0], np.shape(prior_variance) or (1,))
-    return rows.machine(solution, rung, variance, search.history, began)
+    return rows.machine(solution, variance, search.history, began)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,9 +193,7 @@ class Rows:
         prior = WeightPrior(jnp.asarray(self.X), jnp.asarray(padded_with_zeros(shift, len(wide))), jnp.asarray(wide))
         return Problem(prior, (group,), WeightGaussian(), schedule=weight_schedule(len(self.X), self.d))
 
-    def machine(
-        self, solution: Solution, method: Method, variance: np.ndarray, history: list[Any], began: float
-    ) -> LinearMachine:
+    def machine(self, solution: Solution, variance: np.ndarray, history: list[Any], began: float) -> LinearMachine:
         """The machine a solution for these rows makes."""
         n, d = len(self.held), self.d
         (group,) = solution.problem.groups
@@ -209,20 +207,20 @@ class Rows:
             precision=precision[:d] + rows.T @ (sites[:, 1:] * rows),
             factor=as_numbers(group.factor),
             prior_variance=variance,
-            account=account(solution, method, n, latent, self.left_out, history, time.perf_counter() - began),
+            account=account(solution, n, latent, self.left_out, history, time.perf_counter() - began),
         )
 
 
 @float64
 def absorb_rows(
-    machine: LinearMachine, X: Any, y: Any, *, copies: Any = None, exponents: Any = None, method: Method | None = None
+    machine: LinearMachine, X: Any, y: Any, *, copies: Any = None, exponents: Any = None, method: Rule | None = None
 ) -> LinearMachine:
     """The machine after one pass over new rows from its present q (assumed-density filtering); evidences add up."""
     began = time.perf_counter()
     rows = Rows.of(X, y, copies, exponents, machine.factor)
     method = ADF() if method is None else method
     solution = infer(rows.problem(rows.term, machine.shift, machine.precision), method)
-    updated = rows.machine(solution, method, machine.prior_variance, [], began)
+    updated = rows.machine(solution, machine.prior_variance, [], began)
     total = updated.account.log_evidence + machine.account.log_evidence
     return dataclasses.replace(updated, account=dataclasses.replace(updated.account, log_evidence=total))
 
@@ -235,7 +233,7 @@ def refine(
     *,
     copies: Any = None,
     exponents: Any = None,
-    method: Method | None = None,
+    method: Rule | None = None,
     watch: Watch = None,
 ) -> LinearMachine:
     """EP on the rows the machine has seen, started from the sites it has for them: `X` are all its rows, in order.
@@ -251,5 +249,5 @@ def refine(
         )
     precision = np.asarray(weight_precision(machine.prior_variance, rows.d))
     problem = rows.problem(rows.term, np.zeros(rows.d), precision)
-    solution, rung = solve(problem, method, padded_with_zeros(sites, len(rows.X)), watch)
-    return rows.machine(solution, rung, machine.prior_variance, [], began)
+    solution = solve(problem, rule_of(method), padded_with_zeros(sites, len(rows.X)), watch)
+    return rows.machine(solution, machine.prior_variance, [], began)

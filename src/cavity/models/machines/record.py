@@ -10,8 +10,7 @@ import numpy as np
 from cavity import factors
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
-from cavity.inference.methods import Method
-from cavity.inference.solution import Solution, Status
+from cavity.inference.solution import FIXED_POINTS, Solution, Status
 from cavity.models.machines.parameters import as_numbers, inner
 from cavity.numerics.precision import float64
 
@@ -20,7 +19,7 @@ from cavity.numerics.precision import float64
 class Account:
     """How a machine was fitted.
 
-    method: the method of the last run in words; a power or damping other than 1 is named.
+    method: the method that answered, in words.
     sites: natural parameters (nu, tau) of one copy of every row's site. loo_log_predictive: log p(yᵢ | the others).
     history: the points of the evidence search, in the order they were tried.
     """
@@ -41,19 +40,11 @@ class Account:
     @property
     def converged(self) -> bool:
         """Whether a fixed point was reached."""
-        return self.status in (Status.CONVERGED, Status.CONVERGED_RESTRICTED)
-
-
-def described(method: Method) -> str:
-    """The method in words."""
-    power = f"({method.power:g})" if method.power != 1 else ""
-    damped = f", damping {method.damping:g}" if method.damping != min(method.power, 1.0) else ""
-    return f"{method.name}{power}{damped}"
+        return self.status in FIXED_POINTS
 
 
 def account(
     solution: Solution,
-    method: Method,
     rows: int,
     latent: tuple[Any, Any],
     left_out: np.ndarray,
@@ -74,7 +65,7 @@ def account(
         loo[fixed], mean[fixed], variance[fixed] = known[fixed], 0.0, 0.0
     return Account(
         status=solution.status,
-        method=described(method),
+        method=str(solution.method),
         log_evidence=float(solution.log_evidence) + constant,
         mismatch=float(solution.mismatch),
         sweeps=int(solution.sweeps),
