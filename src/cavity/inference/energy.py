@@ -18,9 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from cavity.inference.loop import MEASURE_BATCH, refresh
-from cavity.inference.methods import Method
+from cavity.inference.methods import Method, PowerEP
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.inference.projection import Matched
 from cavity.inference.visit import Rows, attempt, derived, gather
 from cavity.numerics.precision import float64
 
@@ -60,14 +59,13 @@ def energy(
     power: float = 1.0,
 ) -> Energy:
     """E and its gradients at sites and marginals, one array a group; q's own marginals where none are given."""
-    method = Method("energy", Matched(), None, power=power, damping=1.0, max_sweeps=1, tol=1.0)
     q = refresh(problem, sites)
     found = []
     for number, (group, own) in enumerate(zip(problem.groups, sites, strict=True)):
         seen = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
         gamma = seen if marginals is None else jnp.asarray(marginals[number])
         key = derived(jax.random.key(0), group.moments.random, number)
-        found.append(of_group(method, group, jnp.asarray(own), seen, gamma, key))
+        found.append(of_group(PowerEP(power), group, jnp.asarray(own), seen, gamma, key))
     value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
     value = value + sum(jnp.sum(part.value) for part in found)
     norm = jnp.max(jnp.concatenate([part.norm for part in found]))

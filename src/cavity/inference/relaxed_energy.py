@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 
 from cavity.families.gaussian import Gaussian
-from cavity.inference.energy import energy
-from cavity.inference.loop import refresh
+from cavity.inference.energy import of_group
+from cavity.inference.methods import EP
 from cavity.inference.problem import Problem
 from cavity.numerics import checks
 from cavity.numerics.precision import float64
@@ -63,20 +63,53 @@ def relaxed_primal(problem: Problem, sites: Any, strengths: Any, means: Any, c: 
     return RelaxedEnergy(primal(own, eta) + penalty(eta, c), *jax.jacfwd(primal, argnums=(0, 1))(own, eta))
 
 
-def unpenalised(
-    problem: Problem, sites: jax.Array, eta: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+def unpenalised(problem: Problem, sites: jax.Array, eta: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """The dual without its penalty, and its slopes in sites and relaxations: a site moves q's marginals as well."""
-    group = problem.groups[0]
+    q = Latents(*prior_of_latents(problem))
+    seen = q.marginals(sites)
+    found = of_group(EP(), problem.groups[0], sites, seen, seen + eta, jax.random.key(0))
+    through_q = jnp.einsum("ia,iakb->kb", found.marginals, jax.jacfwd(q.marginals)(sites))
+    return jnp.sum(found.value) - q.log_partition(sites), (found.sites + through_q, found.marginals)
 
-    def marginals(sites: jax.Array) -> jax.Array:
-        return problem.posterior.marginals(
-            problem.prior, refresh(problem, (sites,)), group.scope, jnp.arange(group.size)
-        )
 
-    found = energy(problem, (sites,), (marginals(sites) + eta,))
-    through_q = jnp.einsum("ia,iakb->kb", found.gradient_marginals, jax.jacfwd(marginals)(sites))
-    return found.value, (found.gradient_sites + through_q, found.gradient_marginals)
+class Latents(NamedTuple):
+    """The Gaussian prior of the sites' latents, with q written out so that it can be differentiated at any sites.
+
+    For a few latents only: posteriors store q for many, and have no derivative where a precision is not positive.
+    """
+
+    mean: jax.Array
+    covariance: jax.Array
+
+    def marginals(self, sites: jax.Array) -> jax.Array:
+        """(nu, tau) of q's marginals. With T = diag tau: covariance (I + K T)⁻¹ K, mean (I + K T)⁻¹ (mean + K nu)."""
+        solved = jnp.linalg.inv(jnp.eye(sites.shape[0]) + self.covariance * sites[:, 1])
+        variance = jnp.diagonal(solved @ self.covariance)
+        mean = solved @ (self.mean + self.covariance @ sites[:, 0])
+        return jnp.stack([mean, jnp.ones_like(mean)], axis=-1) / variance[:, None]
+
+    def log_partition(self, sites: jax.Array) -> jax.Array:
+        """log ∫ p exp(Σ nuᵢ fᵢ − tauᵢ fᵢ²/2)."""
+        nu, tau = sites.T
+        system = jnp.eye(nu.size) + self.covariance * tau
+        gap = nu - tau * self.mean
+        square = gap @ jnp.linalg.solve(system, self.covariance @ gap)
+        return self.mean @ (nu - 0.5 * tau * self.mean) + 0.5 * square - 0.5 * jnp.linalg.slogdet(system)[1]
+
+
+def prior_of_latents(problem: Problem) -> tuple[jax.Array, jax.Array]:
+    """Mean and covariance of the sites' latents under the prior: n latents, or one for all sites."""
+    size, flat = problem.groups[0].size, problem.posterior.flat(problem.prior)
+    views = problem.posterior.views(problem.prior, flat)
+    mean = jnp.broadcast_to(views["mean"](), (size,)) if jnp.ndim(views["mean"]()) == 0 else views["mean"]()
+    covariance = views["covariance"]()
+    if jnp.ndim(covariance) == 0:
+        covariance = jnp.full((size, size), covariance)
+    own = problem.posterior.marginals(problem.prior, flat, problem.groups[0].scope, jnp.arange(size))
+    # A model of weights has views of its weights, not of the latents.
+    if covariance.shape != (size, size) or not jnp.allclose(jnp.diagonal(covariance) * own[:, 1], 1.0):
+        raise TypeError("The relaxed energies need the latents' own covariance: a kernel matrix, or one latent.")
+    return mean, covariance
 
 
 def relaxations(problem: Problem, sites: Any, strengths: Any, means: Any, c: float) -> jax.Array:
