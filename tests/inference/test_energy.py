@@ -104,8 +104,8 @@ class Tables:
         return partition(sites.sum(axis=0)) - np.log(6), partition, tilts
 
 
-CASES = [(Clutter(), 0.5), (Process(), 1.0), (Process(), 0.5), (Weights(), 1.0), (Tables(), 0.5)]
-FIXED_POINTS = [(Clutter(), 1.0), (Process(), 0.5), (Weights(), 1.0), (Tables(), 1.0)]
+CASES = [(Clutter(), 0.5), (Process(), 1.0), (Weights(), 1.0), (Tables(), 0.5)]
+FIXED_POINTS = [(Clutter(), 1.0), (Process(), 1.0), (Weights(), 1.0), (Tables(), 0.5)]
 
 
 def name(value):

@@ -148,6 +148,10 @@ def test_a_relaxed_fixed_point_is_not_stationary():
     """
     sites, b = relaxed_ep(C)
     assert np.all(b > 0.05)
+    library = cv.infer(PROBLEM, cv.RelaxedEP(C))
+    assert library.status == "converged_relaxed"
+    np.testing.assert_allclose(library.strengths, b, rtol=1e-4)
+    np.testing.assert_allclose(library.sites, sites, rtol=1e-4)
     means = sites[:, 0] / sites[:, 1]
     dual, primal = relaxed_dual(PROBLEM, sites, b, means, C), relaxed_primal(PROBLEM, sites, b, means, C)
     assert np.abs(dual.gradient_relaxations).max() < 1e-8

@@ -7,8 +7,9 @@ power p, and log Z̃ᵢ(c) = log ∫ tᵢ^p exp(c·T) = log Zᵢ + A(c) for the 
 
     ∂E/∂etaᵢ = wᵢ (μ_tilted − μ_q),        ∂E/∂gammaᵢ = (wᵢ/p) (μ(gammaᵢ) − μ_tilted),
 
-with μ expected statistics: of the tilted distribution tᵢ^p × cavity, of q's marginal, of gammaᵢ. Where gamma are q's own
-marginals, E = −log evidence (3.40), and both gradients vanish exactly when every tilted distribution has q's moments.
+with μ expected statistics: of the tilted distribution tᵢ^p × cavity, of q's marginal, of gammaᵢ. Where gamma are q's
+own marginals, E = −log evidence (3.40), and both gradients vanish exactly when every tilted distribution has q's
+moments.
 """
 
 from functools import partial
@@ -99,5 +100,5 @@ def of_group(
             where_usable(copies * length, jnp.inf),
         )
 
-    rows = gather(group, sites, jnp.arange(group.size))
+    rows = gather(group, sites, jnp.zeros((group.size, 0)), jnp.arange(group.size))
     return jax.lax.map(one, (rows, seen, gamma), batch_size=MEASURE_BATCH)

@@ -1,8 +1,8 @@
 """The primal (6) and dual (25) energies of relaxed EP, for scalar Gaussian sites.
 
-Sites fᵢ sum to ν, the cavity is λᵢ = ν − fᵢ, and rᵢ = exp(etaᵢ·T) relaxes factor i, etaᵢ = bᵢ (mᵢ, 1) for a strength bᵢ and
-the mean mᵢ of the old site. In print the index i of rᵢ stands free in the q-term, (n − 1) log ∫ p exp((ν + etaᵢ)·T).
-It is read here as all n relaxed terms less one that is not relaxed, which is (n − 1) log ∫ p exp(ν·T) without relaxation:
+Sites fᵢ sum to ν, the cavity is λᵢ = ν − fᵢ, and rᵢ = exp(etaᵢ·T) relaxes factor i, etaᵢ = bᵢ (mᵢ, 1) for a strength bᵢ
+and the mean mᵢ of the old site. In print the index i stands free in the q-term, (n − 1) log ∫ p exp((ν + etaᵢ)·T). It
+is read here as all n relaxed terms less one that is not relaxed; the two are one where nothing is relaxed:
 
     dual   = Σ log ∫ p exp((ν + etaᵢ)·T) − log ∫ p exp(ν·T) − Σ log ∫ tᵢ p exp((λᵢ + etaᵢ)·T) + c Σ |etaᵢ|₁,
     primal = Σ (λᵢ·μ̂ᵢ − log ∫ tᵢ p exp((λᵢ + etaᵢ)·T)) − Σ (ν·μᵢ − log ∫ p exp((ν + etaᵢ)·T))
@@ -14,8 +14,8 @@ with μ̂ᵢ, μᵢ, μ the expected statistics of the relaxed tilted distributi
     dual   = E(f, marginals of q + eta) + c Σ |etaᵢ|₁,    E the energy of EP (inference.energy),
     primal = dual − Σ fᵢ · ∂dual/∂fᵢ.
 
-Where (7) holds, μ̂ᵢ = μᵢ, the slopes are ∂dual/∂etaᵢ = 0 + the penalty's, and ∂dual/∂fᵢ = μᵢ − μ (at site i): a fixed point
-of relaxed EP is stationary in neither, but for eta = 0.
+Where (7) holds, μ̂ᵢ = μᵢ, the slopes are ∂dual/∂etaᵢ = 0 + the penalty's, and ∂dual/∂fᵢ = μᵢ − μ (at site i): a fixed
+point of relaxed EP is stationary in neither, but for eta = 0.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from cavity.families.gaussian import Gaussian
 from cavity.inference.energy import of_group
 from cavity.inference.methods import EP
-from cavity.inference.problem import Problem
+from cavity.inference.problem import Problem, SiteGroup
 from cavity.numerics import checks
 from cavity.numerics.precision import float64
 
@@ -34,8 +34,8 @@ from cavity.numerics.precision import float64
 class RelaxedEnergy(NamedTuple):
     """value: with the penalty. gradient_sites, gradient_relaxations: its slopes in fᵢ and etaᵢ, the penalty left out.
 
-    One row a site, in the parameters (nu, tau) of exp(nu x − tau x²/2). The penalty adds c (sign, sign/2) to the second,
-    and at 0 whatever lies between.
+    One row a site, in the parameters (nu, tau) of exp(nu x − tau x²/2). The penalty adds c (sign, sign/2) to the
+    second, and at 0 whatever lies between.
     """
 
     value: Any
@@ -47,29 +47,16 @@ class RelaxedEnergy(NamedTuple):
 def relaxed_dual(problem: Problem, sites: Any, strengths: Any, means: Any, c: float) -> RelaxedEnergy:
     """(25) at given sites (n, 2), strengths b (n) and means m of the old sites (n); c weighs the penalty."""
     eta = relaxations(problem, sites, strengths, means, c)
-    value, slopes = unpenalised(problem, jnp.asarray(sites, float), eta)
+    value, slopes = dual(prior_of_latents(problem), problem.groups[0], jnp.asarray(sites, float), eta)
     return RelaxedEnergy(value + penalty(eta, c), *slopes)
 
 
 @float64
 def relaxed_primal(problem: Problem, sites: Any, strengths: Any, means: Any, c: float) -> RelaxedEnergy:
     """(6) at the distributions that sites and relaxations stand for; arguments as in `relaxed_dual`."""
-    eta, own = relaxations(problem, sites, strengths, means, c), jnp.asarray(sites, float)
-
-    def primal(sites: jax.Array, eta: jax.Array) -> jax.Array:
-        value, slopes = unpenalised(problem, sites, eta)
-        return value - jnp.sum(sites * slopes[0])
-
-    return RelaxedEnergy(primal(own, eta) + penalty(eta, c), *jax.jacfwd(primal, argnums=(0, 1))(own, eta))
-
-
-def unpenalised(problem: Problem, sites: jax.Array, eta: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """The dual without its penalty, and its slopes in sites and relaxations: a site moves q's marginals as well."""
-    q = Latents(*prior_of_latents(problem))
-    seen = q.marginals(sites)
-    found = of_group(EP(), problem.groups[0], sites, seen, seen + eta, jax.random.key(0))
-    through_q = jnp.einsum("ia,iakb->kb", found.marginals, jax.jacfwd(q.marginals)(sites))
-    return jnp.sum(found.value) - q.log_partition(sites), (found.sites + through_q, found.marginals)
+    eta = relaxations(problem, sites, strengths, means, c)
+    value, slopes = primal(prior_of_latents(problem), problem.groups[0], jnp.asarray(sites, float), eta)
+    return RelaxedEnergy(value + penalty(eta, c), *slopes)
 
 
 class Latents(NamedTuple):
@@ -97,7 +84,31 @@ class Latents(NamedTuple):
         return self.mean @ (nu - 0.5 * tau * self.mean) + 0.5 * square - 0.5 * jnp.linalg.slogdet(system)[1]
 
 
-def prior_of_latents(problem: Problem) -> tuple[jax.Array, jax.Array]:
+#: a value and its slopes in sites and relaxations
+Slopes = tuple[jax.Array, tuple[jax.Array, jax.Array]]
+
+
+@jax.jit
+def dual(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> Slopes:
+    """The dual without its penalty; a site moves q's marginals as well."""
+    seen = prior.marginals(sites)
+    found = of_group(EP(), group, sites, seen, seen + eta, jax.random.key(0))
+    through_q = jnp.einsum("ia,iakb->kb", found.marginals, jax.jacfwd(prior.marginals)(sites))
+    return jnp.sum(found.value) - prior.log_partition(sites), (found.sites + through_q, found.marginals)
+
+
+@jax.jit
+def primal(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> Slopes:
+    """The primal without its penalty."""
+
+    def value(sites: jax.Array, eta: jax.Array) -> jax.Array:
+        found, slopes = dual(prior, group, sites, eta)
+        return found - jnp.sum(sites * slopes[0])
+
+    return value(sites, eta), jax.jacfwd(value, argnums=(0, 1))(sites, eta)
+
+
+def prior_of_latents(problem: Problem) -> Latents:
     """Mean and covariance of the sites' latents under the prior: n latents, or one for all sites."""
     size, flat = problem.groups[0].size, problem.posterior.flat(problem.prior)
     views = problem.posterior.views(problem.prior, flat)
@@ -109,7 +120,7 @@ def prior_of_latents(problem: Problem) -> tuple[jax.Array, jax.Array]:
     # A model of weights has views of its weights, not of the latents.
     if covariance.shape != (size, size) or not jnp.allclose(jnp.diagonal(covariance) * own[:, 1], 1.0):
         raise TypeError("The relaxed energies need the latents' own covariance: a kernel matrix, or one latent.")
-    return mean, covariance
+    return Latents(mean, covariance)
 
 
 def relaxations(problem: Problem, sites: Any, strengths: Any, means: Any, c: float) -> jax.Array:

@@ -248,9 +248,13 @@ class Solution:
         if is_traced(self.code) or np.ndim(self.code) > 0:
             return f"Solution of {np.shape(self.code)} problems"
         climbed = "".join(f" {rung.method}: {rung.reason}." for rung in self.rungs if rung.reason)
-        return climbed[1:] + (" " if climbed else "") + (
-            f"{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
-            f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
+        return (
+            climbed[1:]
+            + (" " if climbed else "")
+            + (
+                f"{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
+                f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
+            )
         )
 
 
