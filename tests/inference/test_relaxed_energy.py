@@ -54,6 +54,13 @@ class Grid:
             value += np.log(self.integral(q * r)) - np.log(self.integral(self.terms[i] * cavity * r))
         return value
 
+    def averaged_dual(self, sites, eta):
+        """(25) without penalty in the other reading: the q-terms averaged, (n − 1)/n each."""
+        without = self.dual(sites, eta, 0.0)
+        q = self.prior * self.exponential(enumerate(sites))
+        relaxed = sum(np.log(self.integral(q * self.exponential([(i, eta[i])]))) for i in range(2))
+        return without + np.log(self.integral(q)) - 0.5 * relaxed
+
     def primal(self, sites, eta, c):
         """(6) from normalised densities, its integrals as they are printed; the q-terms read as in the dual."""
         q = self.prior * self.exponential(enumerate(sites))
@@ -163,6 +170,11 @@ def test_a_relaxed_fixed_point_is_not_stationary():
     assert np.abs(dual.gradient_sites).max() > 0.1
     assert abs(float(primal.value - dual.value) + np.sum(sites * moved)) < 1e-8
     assert abs(float(primal.value - dual.value)) > 0.01
+    # The other reading of print: the slope in eta does not even vanish without the penalty.
+    eta, grid = np.stack([b * means, b], axis=1), Grid()
+    averaged = slopes(lambda moved: grid.averaged_dual(sites, moved), eta)
+    np.testing.assert_allclose(averaged, -0.5 * statistics(relaxed_mean, 1 / precision), atol=1e-7)
+    assert np.abs(averaged).max() > 0.1
 
 
 def test_without_relaxation_it_is_the_energy_of_ep():
