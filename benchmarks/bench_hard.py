@@ -2,7 +2,8 @@
 
 Every result is put to the referee of `recompute.py`, which sees the sites and nothing else of the run. Results go to a
 ledger, one JSON object a line; a second start goes on where the first was stopped. `--share 0.1` takes a tenth of every
-cell. Times are warm: a method meets every shape once before it is timed.
+cell. Times are warm: a method meets every shape once before it is timed, and one that may call upon others the problem
+itself.
 """
 
 import argparse
@@ -26,27 +27,28 @@ TURNS = 3
 
 
 def methods() -> dict[str, Any]:
-    """Name → method, those that this cavity has."""
-    known = {
+    """Name → method."""
+    return {
         "EP": cv.EP(max_sweeps=200),
         "EP, damping 0.5": cv.EP(damping=0.5, max_sweeps=200),
         "PowerEP(0.5)": cv.PowerEP(0.5),
         "RestrictedEP": cv.RestrictedEP(),
+        "RelaxedEP(10)": cv.RelaxedEP(10.0),
+        "ConvergentEP": cv.ConvergentEP(),
+        "Auto": cv.Auto(),
     }
-    later = {"RelaxedEP": (10.0,), "ConvergentEP": (), "Auto": ()}
-    return known | {name: getattr(cv, name)(*given) for name, given in later.items() if hasattr(cv, name)}
 
 
 def measure(problem: cv.Problem, name: str, method: Any, warm: set[tuple[str, ...]], cell: Cell) -> dict[str, Any]:
     """One line of the ledger, without the problem's name."""
     shape = (name, cell.kind, str(problem.groups[0].size))
-    if shape not in warm:
+    if shape not in warm or not isinstance(method, cv.Method):
         cv.infer(problem, method)
         warm.add(shape)
     began = time.perf_counter()
     found = cv.infer(problem, method)
     seconds = time.perf_counter() - began
-    own = own_mismatch(problem, method, found)
+    own = own_mismatch(problem, found)
     return {
         "method": name,
         "kind": cell.kind,
@@ -63,21 +65,20 @@ def measure(problem: cv.Problem, name: str, method: Any, warm: set[tuple[str, ..
     }
 
 
-def own_mismatch(problem: cv.Problem, method: Any, found: cv.Solution) -> float:
+def own_mismatch(problem: cv.Problem, found: cv.Solution) -> float:
     """The recomputed mismatch of the fixed point that the status claims."""
-    power = getattr(found, "power", getattr(method, "power", 1.0))
-    relaxed = found.status == "converged_relaxed"
     return mismatch(
         problem,
         found.sites,
-        power=float(power),
+        power=found.power,
         restricted=found.status == "converged_restricted",
-        strengths=getattr(found, "strengths", None) if relaxed else None,
+        strengths=found.strengths if found.status == "converged_relaxed" else None,
     )
 
 
 def cost_ratio(problem: cv.Problem, first: Any, second: Any) -> float:
-    """Median seconds of `second` over those of `first`, both warm, run in turn."""
+    """Median seconds of `second`, which is warm, over those of `first`, run in turn."""
+    cv.infer(problem, first)  # compiled, should this be a run that was taken up again
     times = np.zeros((TURNS, 2))
     for turn in range(TURNS):
         for number, method in enumerate((first, second)):
@@ -99,9 +100,8 @@ def run(share: float, ledger: Path, wanted: dict[str, Any]) -> list[dict[str, An
                 if (problem_name, name) in done:
                     continue
                 line = {"problem": problem_name} | measure(problem, name, method, warm, cell)
-                if name == "Auto" and done[problem_name, "EP"]["converged"]:
-                    cv.infer(problem, wanted["EP"])  # compiled, should this be a run that was taken up again
-                    line["cost_ratio"] = cost_ratio(problem, wanted["EP"], method)
+                if name == "Auto" and done.get((problem_name, "EP"), {}).get("converged"):
+                    line["cost_ratio"] = cost_ratio(problem, methods()["EP"], method)
                 done[problem_name, name] = line
                 file.write(json.dumps(line) + "\n")
                 file.flush()

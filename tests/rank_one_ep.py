@@ -18,7 +18,10 @@ SQRT_2PI = np.sqrt(2 * np.pi)
 
 
 class RankOneEP(NamedTuple):
-    """q(f) = N(mean, covariance), its sites exp(nu f − ½ tau f²), log p(y), and log Z_i = log p(y_i | the others)."""
+    """q(f) = N(mean, covariance), its sites exp(nu f − ½ tau f²), log p(y), and log Z_i = log p(y_i | the others).
+
+    With a power, log Z_i is the integral of the powered term.
+    """
 
     mean: np.ndarray
     variance: np.ndarray
@@ -37,11 +40,14 @@ def rank_one_ep(
     tol: float = 1e-10,
     max_sweeps: int = 500,
     order: np.ndarray | None = None,
+    power: float = 1.0,
 ) -> RankOneEP:
     """EP with kernels (5.64–5.81) in the parameters tau_i = 1/v_i and nu_i = m_i/v_i, so that flat sites are 0, 0.
 
     tol: the largest change of a posterior mean, in posterior standard deviations, and of a log variance in a sweep.
     order: the sites in the order of their visits; by default 0 … n − 1.
+    power: of Power EP, for moments of the powered terms: site**power is deleted, the message is raised to 1/power, and
+        a site goes that share of the way to it.
     """
     n = len(K)
     visits = np.arange(n) if order is None else np.asarray(order)
@@ -52,12 +58,13 @@ def rank_one_ep(
         sweeps += 1
         before = h.copy(), np.diag(A).copy()
         for i in visits:
-            cavity_mean, cavity_variance = cavity_of(h[i], A[i, i], nu[i], tau[i])
+            cavity_mean, cavity_variance = cavity_of(h[i], A[i, i], power * nu[i], power * tau[i])
             _, d1, d2 = log_moments(i, cavity_mean, cavity_variance)
             new_tau = -d2 / (1 + cavity_variance * d2)
             new_nu = d1 + new_tau * (cavity_mean + cavity_variance * d1)
-            change_tau, change_nu = new_tau - tau[i], new_nu - nu[i]
-            nu[i], tau[i] = new_nu, new_tau
+            share = min(power, 1.0)
+            change_tau, change_nu = share * (new_tau / power - tau[i]), share * (new_nu / power - nu[i])
+            nu[i], tau[i] = nu[i] + change_nu, tau[i] + change_tau
             # (5.79–5.81), with 1/(δ + a_ii) = Δτ/(1 + Δτ a_ii), which may be 0.
             column = A[:, i].copy()
             shrink = 1 + change_tau * column[i]
@@ -67,7 +74,7 @@ def rank_one_ep(
         sd = np.sqrt(np.diag(A))
         change = max(np.max(np.abs(h - before[0]) / sd), np.max(np.abs(np.log(np.diag(A) / before[1]))))
         converged = bool(change <= tol)
-    log_z, log_evidence = evidence_from_sites(K, A, h, nu, tau, log_moments)
+    log_z, log_evidence = evidence_from_sites(K, A, h, nu, tau, log_moments, power)
     return RankOneEP(h, np.diag(A).copy(), A, nu, tau, log_evidence, log_z, sweeps, converged)
 
 
@@ -85,20 +92,21 @@ def posterior_from_sites(K: np.ndarray, nu: np.ndarray, tau: np.ndarray) -> tupl
 
 
 def evidence_from_sites(
-    K: np.ndarray, A: np.ndarray, h: np.ndarray, nu: np.ndarray, tau: np.ndarray, log_moments: LogMoments
+    K: np.ndarray, A: np.ndarray, h: np.ndarray, nu: np.ndarray, tau: np.ndarray, log_moments: LogMoments, power: float
 ) -> tuple[np.ndarray, float]:
     """log Z_i and the logarithm of (5.76), whose terms m_i²/v_i are gathered so that no 1/tau_i is left.
 
     A site exp(nu f − ½ tau f²) times its cavity N(m, λ) integrates to log C = −½ log(1 + λ tau) + ½ (h²/a − m²/λ),
-    with (h, a) the marginal of q. Hence log p(y) ≈ Σ (log Z_i − log C_i) + ½ nuᵀ A nu − ½ log |I + K T|.
+    with (h, a) the marginal of q. Hence log p(y) ≈ Σ (log Z_i − log C_i) + ½ nuᵀ A nu − ½ log |I + K T|. With a power,
+    Z_i and C_i are those of the powered term and site, and s_i is the root of their quotient.
     """
     log_z, log_c = np.zeros(len(K)), np.zeros(len(K))
     for i in range(len(K)):
-        m, v = cavity_of(h[i], A[i, i], nu[i], tau[i])
+        m, v = cavity_of(h[i], A[i, i], power * nu[i], power * tau[i])
         log_z[i] = log_moments(i, m, v)[0]
-        log_c[i] = -0.5 * np.log1p(v * tau[i]) + 0.5 * (h[i] ** 2 / A[i, i] - m**2 / v)
+        log_c[i] = -0.5 * np.log1p(v * power * tau[i]) + 0.5 * (h[i] ** 2 / A[i, i] - m**2 / v)
     log_det = np.linalg.slogdet(np.eye(len(K)) + K * tau)[1]
-    return log_z, float(np.sum(log_z - log_c) + 0.5 * nu @ A @ nu - 0.5 * log_det)
+    return log_z, float(np.sum(log_z - log_c) / power + 0.5 * nu @ A @ nu - 0.5 * log_det)
 
 
 def step(y: np.ndarray, epsilon: float = 0.0) -> LogMoments:
@@ -120,6 +128,32 @@ def noisy_normal(y: float, m: float, total: float, epsilon: float) -> tuple[floa
         log_z = np.logaddexp(np.log(epsilon), log_z)
     r = (1 - 2 * epsilon) * np.exp(-0.5 * z**2 - log_z) / SQRT_2PI
     return float(log_z), float(y * r / s), float(-r * (r + z) / total)
+
+
+def powered_step(y: np.ndarray, epsilon: float, power: float) -> LogMoments:
+    """(ε + (1 − 2ε) Θ(y f))^u: levels ε^u and (1 − ε)^u, which are those of a step with label noise up to a factor."""
+    low, high = epsilon**power, (1 - epsilon) ** power
+
+    def moments(i: int, m: float, v: float) -> tuple[float, float, float]:
+        log_z, d1, d2 = noisy_normal(y[i], m, v, low / (low + high))
+        return log_z + float(np.log(low + high)), d1, d2
+
+    return moments
+
+
+def powered(log_term: Callable[[int, np.ndarray], np.ndarray], power: float) -> LogMoments:
+    """t(f)^u of any smooth term, by the trapezoidal rule over 12 standard deviations of the cavity."""
+    u = np.linspace(-12, 12, 1201)
+    log_weight = -0.5 * u * u - np.log(SQRT_2PI) + np.log(u[1] - u[0])
+
+    def moments(i: int, m: float, v: float) -> tuple[float, float, float]:
+        sd = np.sqrt(v)
+        mass = np.exp(power * log_term(i, m + sd * u) + log_weight)
+        z = mass.sum()
+        first, second = mass @ u / z, mass @ (u * u) / z
+        return float(np.log(z)), float(first / sd), float((second - 1 - first**2) / v)
+
+    return moments
 
 
 def gaussian(y: np.ndarray, variance: float) -> LogMoments:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.inference.energy import Energy, energy
 from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.numerics.precision import float64, is_traced, to_numpy
@@ -201,6 +202,22 @@ class Solution:
         """log p(yᵢ | all data but i), every site's own, from the cavities of this state: one factor is left out."""
         found = to_numpy(leave_one_out(self.problem, self.q, self.groups))
         return found[0] if len(found) == 1 else found
+
+    @property
+    def power(self) -> float:
+        """The power of the factors whose tilted distributions q was matched with: 1 but for Power EP."""
+        return getattr(self.method, "power", 1.0)
+
+    @float64
+    def energy(self) -> Energy:
+        """The EP energy of this state with its gradients, for the power of the run: −log evidence at a fixed point."""
+
+        def look(problem: Problem, groups: tuple[Any, ...]) -> Energy:
+            return energy(problem, groups, power=self.power)
+
+        for _ in range(np.ndim(self.code)):
+            look = jax.vmap(look)
+        return to_numpy(look(self.problem, self.groups))
 
     @float64
     def predict(self, *args: Any, **kwargs: Any) -> Any:

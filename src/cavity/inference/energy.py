@@ -1,0 +1,104 @@
+"""The energy whose stationary points are the fixed points of EP and Power EP.
+
+A state has sites etaᵢ (weights wᵢ, their multiplicities) and marginals gammaᵢ, one a site. With q = prior ∏ sites, the
+power p, and log Z̃ᵢ(c) = log ∫ tᵢ^p exp(c·T) = log Zᵢ + A(c) for the cavity c = gammaᵢ − p etaᵢ,
+
+    E(eta, gamma) = A(prior) − A(q) − Σ (wᵢ/p) [log Z̃ᵢ(gammaᵢ − p etaᵢ) − A(gammaᵢ)],
+
+    ∂E/∂etaᵢ = wᵢ (μ_tilted − μ_q),        ∂E/∂gammaᵢ = (wᵢ/p) (μ(gammaᵢ) − μ_tilted),
+
+with μ expected statistics: of the tilted distribution tᵢ^p × cavity, of q's marginal, of gammaᵢ. Where gamma are q's
+own marginals, E = −log evidence (3.40), and both gradients vanish exactly when every tilted distribution has q's
+moments.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity.inference.loop import MEASURE_BATCH, refresh
+from cavity.inference.methods import Method, PowerEP
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.visit import Rows, attempt, derived, gather
+from cavity.numerics.precision import float64
+
+
+class Energy(NamedTuple):
+    """The energy of a state and its slopes; arrays of one row a site for one group, tuples of them for more.
+
+    value: E, −log evidence where the marginals are q's own. nan where a cavity is improper.
+    gradient_sites, gradient_marginals: ∂E/∂etaᵢ and ∂E/∂gammaᵢ; of a categorical family in its log weights. nan where
+        the cavity is improper.
+    norm: the largest wᵢ √(2 KL(q's marginal ‖ tilted match)) over all sites. For a small gradient g of a site this is
+        its length √(gᵀ C⁻¹ g) in units of the spread of the statistics, C their covariance under q's marginal; for a
+        Gaussian √((Δmean/sd)² + ½ (Δ log variance)²). Infinite where a cavity is improper.
+    """
+
+    value: Any
+    gradient_sites: Any
+    gradient_marginals: Any
+    norm: Any
+
+
+class Slopes(NamedTuple):
+    """What one group adds to the energy, and its slopes, one row a site."""
+
+    value: jax.Array
+    sites: jax.Array
+    marginals: jax.Array
+    norm: jax.Array
+
+
+@float64
+@partial(jax.jit, static_argnames="power")
+def energy(
+    problem: Problem,
+    sites: tuple[jax.Array, ...],
+    marginals: tuple[jax.Array, ...] | None = None,
+    power: float = 1.0,
+) -> Energy:
+    """E and its gradients at sites and marginals, one array a group; q's own marginals where none are given."""
+    q = refresh(problem, sites)
+    found = []
+    for number, (group, own) in enumerate(zip(problem.groups, sites, strict=True)):
+        seen = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
+        gamma = seen if marginals is None else jnp.asarray(marginals[number])
+        key = derived(jax.random.key(0), group.moments.random, number)
+        found.append(of_group(PowerEP(power), group, jnp.asarray(own), seen, gamma, key))
+    value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
+    value = value + sum(jnp.sum(part.value) for part in found)
+    norm = jnp.max(jnp.concatenate([part.norm for part in found]))
+    if len(found) == 1:
+        return Energy(value, found[0].sites, found[0].marginals, norm)
+    return Energy(value, tuple(part.sites for part in found), tuple(part.marginals for part in found), norm)
+
+
+def of_group(
+    method: Method, group: SiteGroup, sites: jax.Array, seen: jax.Array, gamma: jax.Array, key: jax.Array
+) -> Slopes:
+    """One row a site; a factor of multiplicity 0 adds nothing and has no slope."""
+    family, power = group.family, method.power
+
+    def one(entry: tuple[Rows, jax.Array, jax.Array]) -> Slopes:
+        rows, seen, gamma = entry
+        block = jax.tree.map(lambda leaf: leaf[None], rows)
+        trial = jax.tree.map(lambda leaf: leaf[0], attempt(method, group, gamma[None], block, key))
+        matched = trial.cavity + trial.message
+        tilted, copies = family.moments(matched), rows.copies
+        log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)
+        length = jnp.sqrt(2.0 * jnp.maximum(family.kl(seen, matched), 0.0))
+
+        def where_usable(slope: jax.Array, otherwise: float) -> jax.Array:
+            return jnp.where(copies == 0, 0.0, jnp.where(trial.usable, slope, otherwise))
+
+        return Slopes(
+            where_usable(-copies / power * log_ratio, jnp.nan),
+            where_usable(copies * (tilted - family.moments(seen)), jnp.nan),
+            where_usable(copies / power * (family.moments(gamma) - tilted), jnp.nan),
+            where_usable(copies * length, jnp.inf),
+        )
+
+    rows = gather(group, sites, jnp.zeros((group.size, 0)), jnp.arange(group.size))
+    return jax.lax.map(one, (rows, seen, gamma), batch_size=MEASURE_BATCH)
