@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.inference.check import Check, check
 from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.numerics.precision import float64, is_traced, to_numpy
@@ -222,6 +223,18 @@ class Solution:
     def ended(self, status: Status) -> "Solution":
         """The same state, marked as where this stopped the run; a claim of convergence stays."""
         return self if self.converged else dataclasses.replace(self, code=np.asarray(CODES.index(status)))
+
+    def check(self, draws: int = 4000, key: jax.Array | None = None) -> Check:
+        """An estimate of how far this answer is from the exact one, by importance sampling of the exact posterior.
+
+        Its verdict is about the log evidence: "EP agrees", "EP is off", or "inconclusive", as in high dimension. It
+        takes factors that have a log density. Corrected moments come with it.
+
+        Args:
+            draws: importance draws.
+            key: random key; a fixed one is used when None.
+        """
+        return check(self, draws, key)
 
     def interrupted(self) -> "Solution":
         """The same state, marked as where an interruption stopped the run."""
