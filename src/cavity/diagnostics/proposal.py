@@ -61,8 +61,9 @@ class Mixture:
         return logsumexp(parts, axis=0)
 
     def draw(self, rng: np.random.Generator, count: int) -> Draws:
-        """About `count` draws, of every component as many as its share says and two at least."""
+        """`count` draws, of every component as many as its share says and two at least."""
         counts = np.maximum(np.rint(self.shares * count).astype(int), 2)
+        counts[np.argmax(counts)] += count - counts.sum()
         z = np.concatenate([own.draw(rng, size) for own, size in zip(self.components, counts, strict=True)])
         # What was drawn is a mixture with the rounded shares.
         drawn = dataclasses.replace(self, shares=counts / counts.sum())

@@ -28,7 +28,7 @@ def stratified_log_mean(log_weights: np.ndarray, stratum: np.ndarray) -> LogMean
 
 
 class WeightedMoments(NamedTuple):
-    """Moments of values with standard errors, each shaped like a value; covariances of its entries in a row, or None."""
+    """Moments of values with standard errors, shaped like a value; covariances of its entries in a row, or None."""
 
     mean: Any
     mean_error: Any
@@ -66,4 +66,6 @@ def weighted_moments(x: Any, weights: np.ndarray, most: int) -> WeightedMoments:
         parts = [part.reshape(np.shape(leaf)[1:])[()] for part, leaf in zip(np.split(row, ends), leaves, strict=True)]
         return jax.tree.unflatten(structure, parts)
 
-    return WeightedMoments(*map(shaped, (mean, mean_error, variance, variance_error)), covariance, covariance_error)
+    return WeightedMoments(
+        shaped(mean), shaped(mean_error), shaped(variance), shaped(variance_error), covariance, covariance_error
+    )

@@ -3,8 +3,8 @@
     log target(x) = log prior(x) + Σ multiplicityᵢ log tᵢ(x),     weight = target / proposal.
 
 The mean weight estimates the evidence without bias and with a standard error. Under a Gaussian prior the proposal is a
-mixture: what tempered particles found, a wide t around q, q itself and the prior, so that neither a mode q misses nor a tail it
-cuts off goes without draws. Other families are drawn from q and the prior.
+mixture: what tempered particles found, a wide t around q, q itself and the prior, so that neither a mode q misses nor
+a tail it cuts off goes without draws. Other families are drawn from q and the prior.
 """
 
 import dataclasses
@@ -20,6 +20,7 @@ from cavity.diagnostics.psis import effective_sample_size, smooth
 from cavity.diagnostics.tempering import temper
 from cavity.diagnostics.weighted import stratified_log_mean, weighted_moments
 from cavity.factors.base import MissingDensity
+from cavity.inference.inference_data import from_weighted
 from cavity.inference.problem import Problem
 from cavity.inference.terms import log_likelihood
 from cavity.numerics.precision import float64
@@ -91,6 +92,19 @@ class Check:
     def __str__(self) -> str:
         return self.sentence
 
+    def to_arviz(self, key: jax.Array | None = None) -> Any:
+        """An arviz.InferenceData: draws resampled by their weights in `posterior`, the weighted ones in `weighted`.
+
+        key: random key for the resampling; a fixed one is used when None.
+        """
+        attributes = {
+            "log_evidence": self.log_evidence,
+            "standard_error": self.standard_error,
+            "k_hat": self.k_hat,
+            "verdict": self.verdict,
+        }
+        return from_weighted(self.variable, self.draws, self.log_weights, attributes, generator(key))
+
 
 class Weighted(NamedTuple):
     """Values with their log weights, the stratum each was drawn from, and the number of coordinates drawn."""
@@ -99,6 +113,11 @@ class Weighted(NamedTuple):
     log_weights: np.ndarray
     stratum: np.ndarray
     dimension: int
+
+
+def generator(key: jax.Array | None) -> np.random.Generator:
+    """NumPy's generator for a random key, or for a fixed one."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key)))
 
 
 @float64
@@ -127,7 +146,7 @@ def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None)
 
 def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Array) -> Weighted:
     """Draws in minimal coordinates from a mixture made for this problem."""
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    rng = generator(key)
     d = at.mean.size
 
     def value(z: np.ndarray) -> np.ndarray:

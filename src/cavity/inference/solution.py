@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.inference.check import Check, check
+from cavity.inference.inference_data import from_draws
 from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.numerics.precision import float64, is_traced, to_numpy
@@ -236,6 +237,26 @@ class Solution:
         """
         return check(self, draws, key)
 
+    def to_arviz(self, draws: int = 1000, key: jax.Array | None = None) -> Any:
+        """An arviz.InferenceData with draws from q, log tᵢ of every site, and log evidence, status and method.
+
+        Needs the extra `cavity[arviz]` and factors that have a log density. For draws of the exact posterior see
+        `check().to_arviz()`.
+
+        Args:
+            draws: from q, in one chain.
+            key: random key; a fixed one is used when None.
+        """
+        if np.ndim(self.code) > 0:
+            raise ValueError(f"to_arviz takes one solution at a time; found a stack of shape {np.shape(self.code)}.")
+        x = self.sample(jax.random.key(0) if key is None else key, draws)
+        attributes = {
+            "log_evidence": float(self.log_evidence),
+            "status": str(self.status),
+            "method": str(self.method),
+        }
+        return from_draws(self.problem, x, attributes)
+
     def interrupted(self) -> "Solution":
         """The same state, marked as where an interruption stopped the run."""
         return self.ended(Status.INTERRUPTED)
@@ -244,9 +265,13 @@ class Solution:
         if is_traced(self.code) or np.ndim(self.code) > 0:
             return f"Solution of {np.shape(self.code)} problems"
         climbed = "".join(f" {rung.method}: {rung.reason}." for rung in self.rungs if rung.reason)
-        return climbed[1:] + (" " if climbed else "") + (
-            f"{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
-            f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
+        return (
+            climbed[1:]
+            + (" " if climbed else "")
+            + (
+                f"{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
+                f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
+            )
         )
 
 

@@ -41,10 +41,10 @@ class Coordinates(NamedTuple):
     mean, covariance: of z under q, not finite where q is improper.
     """
 
-    centre: jax.Array
-    root: jax.Array
-    mean: jax.Array
-    covariance: jax.Array
+    centre: Any
+    root: Any
+    mean: Any
+    covariance: Any
 
 
 class Posterior(ABC):
