@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cavity import factors, families, kernels, models
 from cavity._version import __version__
+from cavity.inference.check import Check
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
 from cavity.inference.problem import Problem, SiteGroup
@@ -59,6 +60,7 @@ __all__ = [
     "Auto",
     "BayesPointMachine",
     "Blocks",
+    "Check",
     "ClosedForm",
     "ConvergentEP",
     "Cowell",

@@ -1,16 +1,14 @@
 """What every baseline hands back, and how it reads a problem.
 
 A reader returns None when the problem is of another kind, so that a method can try what it knows in turn and end with
-`unsupported`. Everything read is NumPy in double precision; JAX is used for the terms of problems that are only known
-by their `log_density`.
+`unsupported`. Everything read is NumPy in double precision; the terms of problems that are only known by their
+`log_density` come from `cavity.inference.terms`.
 """
 
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import expit
 
@@ -19,6 +17,7 @@ from cavity.factors.mixture import Mixture
 from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
 from cavity.families.gaussian import LOG_2PI
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.terms import log_likelihood
 from cavity.numerics.precision import float64
 from cavity.posteriors.shared import Shared
 
@@ -26,9 +25,6 @@ CLUTTER = "problems of cavity.models.clutter"
 MIXTURE = "problems of cavity.models.mixture_weights"
 GAUSSIAN = "problems with one Gaussian prior whose factors have a log_density"
 SCALAR = "problems with a scalar Gaussian prior whose factors have a log_density"
-
-#: terms evaluated at once, to bound memory
-CHUNK = 2_000_000
 
 
 class Estimate(NamedTuple):
@@ -192,34 +188,6 @@ def dirichlet_moments(concentration: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def site_count(problem: Problem) -> int:
     """Terms evaluated at one θ."""
     return sum(group.size for group in problem.groups)
-
-
-def sum_log_terms(groups: tuple[SiteGroup, ...], theta: jax.Array) -> jax.Array:
-    """Σ_i multiplicity_i log t_i(θ) at one θ, as a JAX function."""
-    total = jnp.zeros(())
-    for group in groups:
-        terms = jax.vmap(lambda item, term=group.factor: term.log_density(theta, item))(group.data)
-        total += jnp.sum(jnp.where(group.copies > 0, group.copies * terms, 0.0))
-    return total
-
-
-_batched = jax.jit(jax.vmap(sum_log_terms, in_axes=(None, 0)))
-
-
-@float64
-def log_likelihood(problem: Problem, theta: np.ndarray) -> np.ndarray:
-    """Σ_i multiplicity_i log t_i(θ) for a stack of values, (m,) or (m, d)."""
-    step = max(1, CHUNK // site_count(problem))
-    pieces = []
-    for start in range(0, len(theta), step):
-        piece = np.asarray(theta[start : start + step], float)
-        # Sizes are rounded up to 1024 times a power of four, so that few of them are compiled.
-        padded = 1024
-        while padded < len(piece):
-            padded *= 4
-        filled = np.concatenate([piece, np.broadcast_to(piece[:1], (padded - len(piece), *piece.shape[1:]))])
-        pieces.append(np.asarray(_batched(problem.groups, filled))[: len(piece)])
-    return np.concatenate(pieces)
 
 
 def log_joint(problem: Problem, prior: GaussianPrior) -> Callable[[np.ndarray], np.ndarray]:

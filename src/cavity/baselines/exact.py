@@ -27,13 +27,13 @@ from cavity.baselines.base import (
     clutter_data,
     gaussian_prior,
     log_joint,
-    log_likelihood,
     mixture_data,
     repetitions,
     site_count,
     unsupported,
 )
 from cavity.inference.problem import Problem
+from cavity.inference.terms import log_likelihood
 
 #: points of a clutter problem whose assignments are enumerated, at most
 MAX_ENUMERATED = 14

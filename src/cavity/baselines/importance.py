@@ -12,11 +12,11 @@ from cavity.baselines.base import (
     as_problem,
     checkpoints,
     gaussian_prior,
-    log_likelihood,
     mixture_data,
     site_count,
     unsupported,
 )
+from cavity.inference.terms import log_likelihood
 
 #: smallest weight a mixture component is given in a sample: a Dirichlet draw may underflow to 0
 TINY = 1e-300

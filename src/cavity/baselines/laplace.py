@@ -30,10 +30,10 @@ from cavity.baselines.base import (
     gaussian_prior,
     mixture_data,
     site_count,
-    sum_log_terms,
     unsupported,
 )
 from cavity.inference.problem import Problem
+from cavity.inference.terms import sum_log_terms
 from cavity.numerics.precision import float64
 
 NOT_A_MAXIMUM = "The curvature −H is not positive definite: no Gaussian fits at this point."
@@ -162,12 +162,12 @@ def logistic_normal(centre: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray,
     return mean, ((w - mean).T * weight) @ (w - mean)
 
 
-def derivatives(groups: tuple, mean: jax.Array, precision: jax.Array, scalar: bool, theta: jax.Array) -> Any:
+def derivatives(problem: Problem, mean: jax.Array, precision: jax.Array, scalar: bool, theta: jax.Array) -> Any:
     """log joint at θ (d,) with gradient and Hessian."""
 
     def joint(value: jax.Array) -> jax.Array:
         gap = value - mean
-        return sum_log_terms(groups, value[0] if scalar else value) - 0.5 * gap @ precision @ gap
+        return sum_log_terms(problem, value[0] if scalar else value) - 0.5 * gap @ precision @ gap
 
     return joint(theta), jax.grad(joint)(theta), jax.hessian(joint)(theta)
 
@@ -182,7 +182,7 @@ def newton_laplace(problem: Problem, prior: GaussianPrior, start: Any, max_itera
 
     def local(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         value, gradient, hessian = _derivatives(
-            problem.groups, jnp.asarray(prior.mean), jnp.asarray(prior.precision), prior.scalar, jnp.asarray(theta)
+            problem, jnp.asarray(prior.mean), jnp.asarray(prior.precision), prior.scalar, jnp.asarray(theta)
         )
         return float(value) + constant, np.asarray(gradient), np.asarray(hessian)
 

@@ -30,11 +30,11 @@ from cavity.baselines.base import (
     gaussian_prior,
     mixture_data,
     site_count,
-    sum_log_terms,
     unsupported,
 )
 from cavity.baselines.laplace import laplace
 from cavity.inference.problem import Problem
+from cavity.inference.terms import sum_log_terms
 from cavity.numerics.precision import float64
 
 
@@ -174,10 +174,10 @@ def mixture_bound_by_quadrature(data: MixtureData, estimate: Estimate) -> float:
     return integrate(log_bound, prior_edges(0.0, 1.0, np.zeros(0))).log_z
 
 
-def expected_joint(groups: tuple, prior: Any, nodes: Any, weights: Any, start: Any, u: jax.Array) -> jax.Array:
+def expected_joint(problem: Problem, prior: Any, nodes: Any, weights: Any, start: Any, u: jax.Array) -> jax.Array:
     """−(E_q[log p(D, θ)] + entropy of q) for q = N(m₁ + s₁ u₁, (s₁ exp u₂)²), (m₁, s₁) the start."""
     m, s = start[0] + start[1] * u[0], start[1] * jnp.exp(u[1])
-    terms = jax.vmap(lambda z: sum_log_terms(groups, m + s * z))(nodes)
+    terms = jax.vmap(lambda z: sum_log_terms(problem, m + s * z))(nodes)
     log_prior = 0.5 * (jnp.log(prior[1]) - LOG_2PI - prior[1] * ((m - prior[0]) ** 2 + s**2))
     return -(weights @ terms + log_prior + jnp.log(s) + 0.5 * (LOG_2PI + 1.0))
 
@@ -206,7 +206,7 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
     def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal count
         count += nodes * sites
-        value, slope = _expected_joint(problem.groups, natural, z, weights / weights.sum(), first, u)
+        value, slope = _expected_joint(problem, natural, z, weights / weights.sum(), first, u)
         if not np.isfinite(value):
             return np.inf, np.zeros(2)
         trace.append((count, -float(value), float(first[0] + first[1] * u[0])))

@@ -52,6 +52,10 @@ class Factor:
         """log t(x) for one site's data."""
         raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")
 
+    def is_log_concave(self) -> bool:
+        """Whether log t is known to be concave in x whatever the data: a posterior of such factors has one mode."""
+        return False
+
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         """Moments of t(x)**power × cavity(x) in closed form, or NotImplemented where there is none.
 

@@ -24,6 +24,9 @@ class Gaussian(Factor):
         checks.positive("variance", self.variance)
         super().check(data)
 
+    def is_log_concave(self) -> bool:
+        return True
+
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return -0.5 * ((data - x) ** 2 / self.variance + jnp.log(self.variance) + LOG_2PI)
 

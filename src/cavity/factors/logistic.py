@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn import log_sigmoid, sigmoid
 
 from cavity.factors.base import Factor, factor, is_one
@@ -41,6 +42,9 @@ class Logistic(Factor):
     def check(self, data: Any) -> None:
         super().check(data)
         check_binary("Logistic", self.label_noise, data)
+
+    def is_log_concave(self) -> bool:
+        return not np.any(self.label_noise)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return noisy_log(log_sigmoid(data * x), self.label_noise)

@@ -24,6 +24,9 @@ class Mixture(Factor):
         if not is_traced(table) and not np.all(np.isfinite(table.max(axis=-1)) & ~np.isnan(table).any(axis=-1)):
             raise ValueError("data of Mixture must be rows of log densities, −inf at most for some components.")
 
+    def is_log_concave(self) -> bool:
+        return True
+
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return jax.scipy.special.logsumexp(jnp.log(x) + data, axis=-1)
 

@@ -61,6 +61,9 @@ class OrdinalProbit(Factor):
         index = jnp.asarray(data).astype(int)
         return edges[index], edges[index + 1]
 
+    def is_log_concave(self) -> bool:
+        return True
+
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         lower, upper = self.bounds(data)
         width = (upper - lower) / self.scale

@@ -38,6 +38,9 @@ class Poisson(Factor):
         if wrong.any():
             raise ValueError(f"data of Poisson must be counts 0, 1, 2, …; found {counts[wrong].ravel()[0]}.")
 
+    def is_log_concave(self) -> bool:
+        return True
+
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return slopes(x, jnp.asarray(data, float)).value
 

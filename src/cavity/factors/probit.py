@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtri
 
 from cavity.factors.base import Factor, factor, is_one
@@ -51,6 +52,9 @@ class Probit(Factor):
     def check(self, data: Any) -> None:
         super().check(data)
         check_binary("Probit", self.label_noise, data)
+
+    def is_log_concave(self) -> bool:
+        return not np.any(self.label_noise)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return noisy_log(log_ndtr(data * x), self.label_noise)

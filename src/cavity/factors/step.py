@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity.factors.base import Factor, factor
 from cavity.factors.label_noise import as_tilted, binary_prediction, check_binary, powered_levels
@@ -30,6 +31,9 @@ class Step(Factor):
     def check(self, data: Any) -> None:
         super().check(data)
         check_binary("Step", self.label_noise, data)
+
+    def is_log_concave(self) -> bool:
+        return not np.any(self.label_noise)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         noise = jnp.asarray(self.label_noise, float)

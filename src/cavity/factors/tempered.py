@@ -32,6 +32,9 @@ class Tempered(Factor):
         if not is_traced(exponent) and not (exponent >= 0).all():
             raise ValueError(f"exponent must not be negative; found {exponent.min()}.")
 
+    def is_log_concave(self) -> bool:
+        return self.factor.is_log_concave()
+
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         inner, exponent = data
         return exponent * self.factor.log_density(x, inner)

@@ -48,6 +48,9 @@ class Truncation(Factor):
         if lower.shape != upper.shape or not np.all(lower < upper):
             raise ValueError("data of Truncation must be arrays of one shape with lower below upper everywhere.")
 
+    def is_log_concave(self) -> bool:
+        return True
+
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         lower, upper = data
         return jnp.where((x > lower) & (x < upper), 0.0, -jnp.inf)

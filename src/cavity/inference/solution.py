@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.inference.check import Check, check
 from cavity.inference.energy import Energy, energy
+from cavity.inference.inference_data import from_draws
 from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.numerics.precision import float64, is_traced, to_numpy
@@ -239,6 +241,38 @@ class Solution:
     def ended(self, status: Status) -> "Solution":
         """The same state, marked as where this stopped the run; a claim of convergence stays."""
         return self if self.converged else dataclasses.replace(self, code=np.asarray(CODES.index(status)))
+
+    def check(self, draws: int = 4000, key: jax.Array | None = None) -> Check:
+        """An estimate of how far this answer is from the exact one, by importance sampling of the exact posterior.
+
+        Its verdict is about the log evidence: "EP agrees", "EP is off", or "inconclusive", as in high dimension. It
+        takes factors that have a log density. Corrected moments come with it.
+
+        Args:
+            draws: importance draws.
+            key: random key; a fixed one is used when None.
+        """
+        return check(self, draws, key)
+
+    def to_arviz(self, draws: int = 1000, key: jax.Array | None = None) -> Any:
+        """An arviz.InferenceData with draws from q, log tᵢ of every site, and log evidence, status and method.
+
+        Needs the extra `cavity[arviz]` and factors that have a log density. For draws of the exact posterior see
+        `check().to_arviz()`.
+
+        Args:
+            draws: from q, in one chain.
+            key: random key; a fixed one is used when None.
+        """
+        if np.ndim(self.code) > 0:
+            raise ValueError(f"to_arviz takes one solution at a time; found a stack of shape {np.shape(self.code)}.")
+        x = self.sample(jax.random.key(0) if key is None else key, draws)
+        attributes = {
+            "log_evidence": float(self.log_evidence),
+            "status": str(self.status),
+            "method": str(self.method),
+        }
+        return from_draws(self.problem, x, attributes)
 
     def interrupted(self) -> "Solution":
         """The same state, marked as where an interruption stopped the run."""

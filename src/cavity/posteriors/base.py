@@ -1,7 +1,8 @@
 """The contract of a posterior: how q is stored and how a change of sites is absorbed.
 
 Natural parameters of sites come in groups. A posterior can rebuild q from prior and sites (`refresh`, which the loop
-does after every sweep because the updates lose digits) and answers what part of q a site sees (`marginals`).
+does after every sweep because the updates lose digits) and answers what part of q a site sees (`marginals`), and what
+of a value (`seen`).
 
 Sites that are visited one after another go through *windows*: `begin` opens a pass over the sites in a given order,
 `open` takes out what the next few sites need, `local` and `absorb` work inside that window, `close` puts the outcome
@@ -10,7 +11,7 @@ back into the pass. A posterior without windows has one, q itself.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -33,8 +34,24 @@ class Equations(NamedTuple):
     right: jax.Array
 
 
+class Coordinates(NamedTuple):
+    """Minimal coordinates z of a Gaussian prior, independent and standard: x = centre + root z, z ~ N(0, I).
+
+    centre has the shape of a value, root one row an entry of it. There may be fewer of z than of x.
+    mean, covariance: of z under q, not finite where q is improper.
+    """
+
+    centre: Any
+    root: Any
+    mean: Any
+    covariance: Any
+
+
 class Posterior(ABC):
     """Strategies are frozen dataclasses: hashable, static under `jit`. `scope` says what a group acts on."""
+
+    #: what a value is called where draws are handed to others
+    variable: ClassVar[str] = "x"
 
     @abstractmethod
     def refresh(self, prior: Any, groups: tuple[tuple[Any, jax.Array], ...]) -> Q:
@@ -99,3 +116,11 @@ class Posterior(ABC):
     @abstractmethod
     def log_density(self, prior: Any, q: Q, x: Any) -> jax.Array:
         """log q(x)."""
+
+    def seen(self, prior: Any, scope: Any, index: jax.Array, x: Any) -> Any:
+        """What sites `index` (a vector) of a group see of a value x, the argument of their factors: one row a site."""
+        raise TypeError(f"{type(self).__name__} does not say what its sites see of a value, so it cannot be checked.")
+
+    def coordinates(self, prior: Any, q: Q) -> Coordinates | None:
+        """Minimal coordinates, or None where prior and q are not Gaussian."""
+        return None

@@ -7,7 +7,7 @@ symmetry used, the columns take n³/3 flops and the rebuild n³: a sweep is two 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from cavity.numerics import blocked
 from cavity.numerics.blocked import Blocks
 from cavity.numerics.linear import cholesky, solve_triangular
 from cavity.posteriors import window as windows
-from cavity.posteriors.base import Equations, Posterior
+from cavity.posteriors.base import Coordinates, Equations, Posterior
 from cavity.posteriors.dense_algebra import Dense, KernelPrior, before_sites, dense, window_sizes
 from cavity.posteriors.response import LARGEST, solve_dense
 from cavity.posteriors.window import Window
@@ -35,9 +35,16 @@ class Pass(NamedTuple):
     column_signs: jax.Array
 
 
+#: directions of the latents that have less than this share of the largest variance are no coordinates: they move a
+#: latent by less than 1e-5 of a standard deviation
+NEGLIGIBLE = 1e-10
+
+
 @dataclass(frozen=True)
 class DenseGaussian(Posterior):
     """Site i of every group acts on latent i."""
+
+    variable: ClassVar[str] = "f"
 
     def refresh(self, prior: KernelPrior, groups: tuple[tuple[Any, jax.Array], ...]) -> Dense:
         nu, tau = jnp.sum(jnp.stack([sites for _, sites in groups]), axis=0).T
@@ -139,6 +146,18 @@ class DenseGaussian(Posterior):
         scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
         constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
         return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
+
+    def seen(self, prior: KernelPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
+        return x[index]
+
+    def coordinates(self, prior: KernelPrior, q: Dense) -> Coordinates:
+        """f = G z with K = G Gᵀ: eigenvectors scaled by the roots of their eigenvalues, the smallest left out."""
+        values, vectors = jnp.linalg.eigh(prior.covariance)
+        kept = int(jnp.sum(values > NEGLIGIBLE * values[-1]))
+        scale, basis = jnp.sqrt(values[-kept:]), vectors[:, -kept:]
+        back = basis / scale
+        covariance = back.T @ blocked.mirrored(q.covariance) @ back
+        return Coordinates(jnp.zeros_like(q.mean), basis * scale, back.T @ q.mean, covariance)
 
 
 def is_in_order(order: Any, size: int) -> bool:

@@ -9,8 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from cavity.families.base import Family
+from cavity.families.gaussian import Gaussian
+from cavity.families.multivariate import VectorGaussian
 from cavity.families.product import Product
-from cavity.posteriors.base import Equations, Posterior
+from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.posteriors.base import Coordinates, Equations, Posterior
 
 
 @dataclass(frozen=True)
@@ -84,3 +87,22 @@ class Shared(Posterior):
 
     def log_density(self, prior: Any, q: jax.Array, x: Any) -> jax.Array:
         return self.family.log_density(q, x)
+
+    def seen(self, prior: Any, scope: Any, index: jax.Array, x: Any) -> Any:
+        part = x if scope is None or not isinstance(self.family, Product) else inside(self.family, scope, x)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*index.shape, *jnp.shape(leaf))), part)
+
+    def coordinates(self, prior: Any, q: jax.Array) -> Coordinates | None:
+        if not isinstance(self.family, Gaussian | VectorGaussian):
+            return None
+        centre, gap = self.family.mean(prior), self.family.mean(q) - self.family.mean(prior)
+        root = cholesky(jnp.atleast_2d(self.family.covariance(prior)))
+        half = solve_triangular(root, jnp.atleast_2d(self.family.covariance(q)))
+        mean = solve_triangular(root, jnp.atleast_1d(gap))
+        return Coordinates(centre, root, mean, solve_triangular(root, half.T))
+
+
+def inside(family: Product, scope: tuple[int, int], x: tuple[Any, ...]) -> Any:
+    """The entries of a value whose natural parameters lie in the scope; alone where it is one."""
+    held = [own for part, own in zip(family.slices, x, strict=True) if scope[0] <= part.start and part.stop <= scope[1]]
+    return held[0] if len(held) == 1 else tuple(held)

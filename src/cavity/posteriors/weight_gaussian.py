@@ -8,14 +8,14 @@ rank |S|: O(n d²) a sweep, in matrix products. A pass is a function of (q, rows
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cavity.numerics.linear import cholesky, solve_triangular
 from cavity.posteriors import window as windows
-from cavity.posteriors.base import Equations, Posterior
+from cavity.posteriors.base import Coordinates, Equations, Posterior
 from cavity.posteriors.response import LARGEST, solve_dense
 from cavity.posteriors.window import Window
 
@@ -53,6 +53,8 @@ WINDOW = 32
 @dataclass(frozen=True)
 class WeightGaussian(Posterior):
     """Site i of every group sees the latent wᵀxᵢ."""
+
+    variable: ClassVar[str] = "weights"
 
     def refresh(self, prior: WeightPrior, groups: tuple[tuple[Any, jax.Array], ...]) -> Weights:
         nu, tau = jnp.sum(jnp.stack([sites for _, sites in groups]), axis=0).T
@@ -117,3 +119,13 @@ class WeightGaussian(Posterior):
         scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
         constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
         return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
+
+    def seen(self, prior: WeightPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
+        return prior.rows[index] @ x
+
+    def coordinates(self, prior: WeightPrior, q: Weights) -> Coordinates:
+        """With precision = L Lᵀ the prior's covariance is L⁻ᵀ L⁻¹: w = mean + L⁻ᵀ z, z = Lᵀ (w − mean)."""
+        lower = cholesky(prior.precision)
+        centre = self.flat(prior).mean
+        root = solve_triangular(lower, jnp.eye(centre.size)).T
+        return Coordinates(centre, root, lower.T @ (q.mean - centre), lower.T @ q.covariance @ lower)

@@ -1,0 +1,122 @@
+"""Mixtures to draw from: Gaussian and Student-t components, drawn by strata and weighed by their whole density.
+
+A draw x from component j gets the weight target(x) / Σ_j share_j density_j(x), whichever component it came from, and
+component j gets the fixed number share_j S of the S draws. Both only lower the variance (Owen & Zhou 2000).
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln, logsumexp
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """N(mean, root rootᵀ), or for finite `freedom` the multivariate t with this location and scale; root is lower."""
+
+    mean: np.ndarray
+    root: np.ndarray
+    freedom: float = math.inf
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """`count` independent draws, one a row."""
+        noise = rng.standard_normal((count, self.mean.size))
+        if math.isfinite(self.freedom):
+            noise /= np.sqrt(rng.chisquare(self.freedom, (count, 1)) / self.freedom)
+        return self.mean + noise @ self.root.T
+
+    def log_density(self, z: np.ndarray) -> np.ndarray:
+        """At the rows of z."""
+        d, nu = self.mean.size, self.freedom
+        square = np.sum(solve_triangular(self.root, (z - self.mean).T, lower=True) ** 2, axis=0)
+        scale = np.sum(np.log(np.diagonal(self.root)))
+        if not math.isfinite(nu):
+            return -0.5 * (square + d * math.log(2 * math.pi)) - scale
+        constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * d * math.log(nu * math.pi) - scale
+        return constant - 0.5 * (nu + d) * np.log1p(square / nu)
+
+
+class Draws(NamedTuple):
+    """Rows z, the stratum each came from, and the log density of the whole mixture there."""
+
+    z: np.ndarray
+    stratum: np.ndarray
+    log_density: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Components with shares that sum to one."""
+
+    components: tuple[Component, ...]
+    shares: np.ndarray
+
+    def log_density(self, z: np.ndarray) -> np.ndarray:
+        """At the rows of z."""
+        parts = [math.log(share) + own.log_density(z) for own, share in zip(self.components, self.shares, strict=True)]
+        return logsumexp(parts, axis=0)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Draws:
+        """`count` draws, of every component as many as its share says and two at least."""
+        counts = np.maximum(np.rint(self.shares * count).astype(int), 2)
+        counts[np.argmax(counts)] += count - counts.sum()
+        z = np.concatenate([own.draw(rng, size) for own, size in zip(self.components, counts, strict=True)])
+        # What was drawn is a mixture with the rounded shares.
+        drawn = dataclasses.replace(self, shares=counts / counts.sum())
+        return Draws(z, np.repeat(np.arange(len(counts)), counts), drawn.log_density(z))
+
+
+def widened(mean: np.ndarray, covariance: np.ndarray, freedom: float, width: float) -> Component | None:
+    """The t component around a Gaussian, `width` times as wide; None where it is no Gaussian."""
+    if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
+        return None
+    try:
+        root = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return None
+    return Component(mean, width * root, freedom)
+
+
+def fit_mixture(
+    z: np.ndarray, rng: np.random.Generator, count: int, steps: int = 30
+) -> list[tuple[float, np.ndarray, np.ndarray]]:
+    """(share, mean, covariance) of `count` Gaussians fitted to the rows of z by expectation maximisation.
+
+    Every covariance is drawn towards the average one by d + 1 points, so that a small cluster has one too.
+    """
+    n, d = z.shape
+    means = spread_out(z, rng, count)
+    pooled = np.atleast_2d(np.cov(z.T)) / count ** (2 / d) + 1e-12 * np.eye(d)
+    covariances, shares = np.repeat(pooled[None], count, axis=0), np.full(count, 1 / count)
+    for _ in range(steps):
+        components = [Component(m, np.linalg.cholesky(c)) for m, c in zip(means, covariances, strict=True)]
+        parts = np.stack([own.log_density(z) for own in components]) + np.log(shares)[:, None]
+        held = np.exp(parts - logsumexp(parts, axis=0))
+        sizes = held.sum(axis=1) + 1e-12
+        means = held @ z / sizes[:, None]
+        gaps = z - means[:, None]
+        scatter = np.swapaxes(gaps * held[:, :, None], 1, 2) @ gaps
+        pooled = scatter.sum(axis=0) / n + 1e-12 * np.eye(d)
+        covariances = (scatter + (d + 1) * pooled) / (sizes + d + 1)[:, None, None]
+        shares = (sizes + 1) / (n + count)
+    return list(zip(shares, means, covariances, strict=True))
+
+
+def spread_out(z: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
+    """`count` rows far from each other: each next one drawn in proportion to its squared distance from the chosen."""
+    chosen = z[rng.integers(len(z))][None]
+    while len(chosen) < count:
+        distance = np.min(np.sum((z[:, None] - chosen) ** 2, axis=2), axis=1) + 1e-300
+        chosen = np.vstack([chosen, z[rng.choice(len(z), p=distance / distance.sum())]])
+    return chosen
+
+
+def mixture(weighted: Sequence[tuple[float, Any]]) -> Mixture:
+    """A mixture of the components that exist, their shares made to sum to one."""
+    held = [(share, own) for share, own in weighted if own is not None]
+    shares = np.array([share for share, _ in held])
+    return Mixture(tuple(own for _, own in held), shares / shares.sum())

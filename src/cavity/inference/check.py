@@ -1,0 +1,237 @@
+"""How far EP's answer is from the exact one: importance sampling of the exact posterior, where that can be done.
+
+    log target(x) = log prior(x) + Σ multiplicityᵢ log tᵢ(x),     weight = target / proposal.
+
+The mean weight estimates the evidence without bias and with a standard error. Under a Gaussian prior the proposal is a
+mixture: what tempered particles found, a wide t around q, q itself and the prior, so that neither a mode q misses nor
+a tail it cuts off goes without draws. Other families are drawn from q and the prior.
+"""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widened
+from cavity.diagnostics.psis import effective_sample_size, smooth
+from cavity.diagnostics.tempering import temper
+from cavity.diagnostics.weighted import stratified_log_mean, weighted_moments
+from cavity.factors.base import MissingDensity
+from cavity.inference.inference_data import from_weighted
+from cavity.inference.problem import Problem
+from cavity.inference.terms import log_likelihood
+from cavity.numerics.precision import float64
+from cavity.numerics.threads import one_blas_thread
+from cavity.posteriors.base import Coordinates
+
+if TYPE_CHECKING:
+    from cavity.inference.solution import Solution
+
+#: degrees of freedom of the t components, and how much wider they are than what they surround
+FREEDOM, WIDTH = 8.0, 1.2
+#: shares of the proposal: fitted to the particles, t around q, q, prior
+FITTED, AROUND, ITSELF, PRIOR = 0.5, 0.2, 0.2, 0.1
+#: particles led from the prior to the posterior, the dimension up to which they get there, Gaussians fitted to them
+PARTICLES, MAX_DIMENSION, MAX_COMPONENTS = 512, 20, 5
+#: least log tᵢ that a particle feels: where tᵢ = 0 it still knows how many terms are against it
+FLOOR = -30.0
+#: a difference in log evidence that nobody minds
+TOLERANCE = 0.03
+#: an interval is not trusted with fewer effective draws, or with a higher k̂ and one draw that has more of the weight
+MIN_EFFECTIVE, MAX_K_HAT, MAX_SHARE = 100.0, 0.7, 0.01
+#: half of the longest interval that tells agreement
+MAX_HALF_LENGTH = 0.2
+#: dimension up to which the modes of any posterior are found; beyond, factors must be log-concave
+SEARCHED = 3
+#: values longer than this get variances only
+MAX_COVARIANCE = 50
+
+AGREES, OFF, INCONCLUSIVE = "EP agrees", "EP is off", "inconclusive"
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What importance sampling says of EP's answer; `str(check)` is its sentence.
+
+    Attributes:
+        verdict: "EP agrees", "EP is off" or "inconclusive", about the log evidence.
+        sentence: the verdict with its numbers, in words.
+        log_evidence: estimate of log p(D), unbiased for p(D).
+        standard_error: of `log_evidence`. interval: 95 %.
+        difference: EP's log evidence less the estimate.
+        k_hat: shape of the tail of the weights; it judges the proposal, not EP.
+        effective_sample_size: (Σ w)² / Σ w². nonzero: share of the draws whose weight is not zero.
+        mean, variance: of the exact posterior, with standard errors `mean_error` and `variance_error`.
+        covariance, covariance_error: of all entries of a value in a row; None where there are more than 50.
+        draws: the values drawn. log_weights: their normalised log weights, the largest smoothed.
+        variable: what a value is called.
+    """
+
+    verdict: str
+    sentence: str
+    log_evidence: float
+    standard_error: float
+    interval: tuple[float, float]
+    difference: float
+    k_hat: float
+    effective_sample_size: float
+    nonzero: float
+    mean: Any
+    mean_error: Any
+    variance: Any
+    variance_error: Any
+    covariance: Any
+    covariance_error: Any
+    draws: Any
+    log_weights: np.ndarray
+    variable: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_arviz(self, key: jax.Array | None = None) -> Any:
+        """An arviz.InferenceData: draws resampled by their weights in `posterior`, the weighted ones in `weighted`.
+
+        key: random key for the resampling; a fixed one is used when None.
+        """
+        attributes = {
+            "log_evidence": self.log_evidence,
+            "standard_error": self.standard_error,
+            "k_hat": self.k_hat,
+            "verdict": self.verdict,
+        }
+        return from_weighted(self.variable, self.draws, self.log_weights, attributes, generator(key))
+
+
+class Weighted(NamedTuple):
+    """Values with their log weights, the stratum each was drawn from, and the number of coordinates drawn."""
+
+    x: Any
+    log_weights: np.ndarray
+    stratum: np.ndarray
+    dimension: int
+
+
+def generator(key: jax.Array | None) -> np.random.Generator:
+    """NumPy's generator for a random key, or for a fixed one."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key)))
+
+
+@float64
+@one_blas_thread()
+def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None) -> Check:
+    """Importance sampling of the exact posterior, compared with the solution; see `Check`."""
+    if np.ndim(solution.code) > 0:
+        raise ValueError(f"check takes one solution at a time; found a stack of shape {np.shape(solution.code)}.")
+    if not isinstance(draws, int) or draws < 100:
+        raise ValueError(f"draws must be a whole number of at least 100; found {draws!r}.")
+    problem = jax.tree.map(jnp.asarray, solution.problem)
+    key = jax.random.key(0) if key is None else key
+    coordinates = problem.posterior.coordinates(problem.prior, jax.tree.map(jnp.asarray, solution.q))
+    try:
+        if coordinates is None:
+            found = from_families(problem, solution.q, draws, key)
+        else:
+            found = from_coordinates(problem, Coordinates(*map(np.asarray, coordinates)), draws, key)
+    except MissingDensity:
+        raise MissingDensity(
+            "check needs the log density of every factor, log_density(x, data), and one of them has none."
+        ) from None
+    searched = found.dimension <= SEARCHED or all(group.factor.is_log_concave() for group in solution.problem.groups)
+    return judged(found, float(solution.log_evidence), searched, problem.posterior.variable)
+
+
+def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Array) -> Weighted:
+    """Draws in minimal coordinates from a mixture made for this problem."""
+    rng = generator(key)
+    d = at.mean.size
+
+    def value(z: np.ndarray) -> np.ndarray:
+        return at.centre + (z @ at.root.T).reshape(len(z), *at.centre.shape)
+
+    around = widened(at.mean, at.covariance, FREEDOM, WIDTH)
+    parts = [
+        (AROUND, around),
+        (ITSELF, widened(at.mean, at.covariance, math.inf, 1.0)),
+        (PRIOR, prior := Component(np.zeros(d), np.eye(d))),
+    ]
+    if d <= MAX_DIMENSION:
+        particles = temper(lambda z: log_likelihood(problem, value(z), FLOOR), d, rng, PARTICLES)
+        if particles is not None:
+            count = max(1, min(MAX_COMPONENTS, PARTICLES // (20 * d)))
+            for share, mean, covariance in fit_mixture(particles.z, rng, count):
+                parts.append((FITTED * share, widened(mean, covariance, FREEDOM, WIDTH)))
+    drawn = mixture(parts).draw(rng, draws)
+    x = value(drawn.z)
+    log_weights = prior.log_density(drawn.z) + log_likelihood(problem, x) - drawn.log_density
+    return Weighted(x, np.where(np.isnan(log_weights), -math.inf, log_weights), drawn.stratum, d)
+
+
+def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weighted:
+    """Draws from 0.8 q + 0.2 prior through what the families offer."""
+    flat, q = problem.posterior.flat(problem.prior), jnp.asarray(q)
+    held = [(0.8, q), (0.2, flat)] if bool(problem.posterior.is_proper(q)) else [(1.0, flat)]
+    counts = [max(2, round(share * draws)) for share, _ in held]
+    keys = jax.random.split(key, len(held))
+    stacks = [
+        problem.posterior.sample(own_key, problem.prior, own, count)
+        for own_key, (_, own), count in zip(keys, held, counts, strict=True)
+    ]
+    x = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *stacks)
+    densities = jnp.stack([problem.posterior.log_density(problem.prior, own, x) for _, own in held])
+    shares = jnp.log(jnp.asarray(counts) / sum(counts))
+    proposal = jax.nn.logsumexp(densities + shares[:, None], axis=0)
+    log_weights = np.asarray(densities[-1] - proposal) + log_likelihood(problem, x)
+    log_weights = np.where(np.isnan(log_weights), -math.inf, log_weights)
+    dimension = sum(leaf[0].size for leaf in jax.tree.leaves(x))
+    return Weighted(jax.tree.map(np.asarray, x), log_weights, np.repeat(np.arange(len(held)), counts), dimension)
+
+
+def judged(found: Weighted, ep: float, searched: bool, variable: str) -> Check:
+    """The estimates from weighted draws, and the verdict on EP's log evidence."""
+    log_evidence, error = stratified_log_mean(found.log_weights, found.stratum)
+    smoothed = smooth(found.log_weights)
+    effective = effective_sample_size(found.log_weights)
+    moments = weighted_moments(found.x, np.exp(smoothed.log_weights), MAX_COVARIANCE)
+    carried = smoothed.k_hat > MAX_K_HAT and math.exp(smoothed.log_weights.max()) > MAX_SHARE
+    trusted = effective >= MIN_EFFECTIVE and not carried
+    verdict, sentence = judgement(ep, log_evidence, 1.96 * error, trusted, searched)
+    return Check(
+        verdict=verdict,
+        sentence=f"{verdict}: {sentence}",
+        log_evidence=log_evidence,
+        standard_error=error,
+        interval=(log_evidence - 1.96 * error, log_evidence + 1.96 * error),
+        difference=ep - log_evidence,
+        k_hat=smoothed.k_hat,
+        effective_sample_size=effective,
+        nonzero=float(np.mean(found.log_weights > -math.inf)),
+        draws=found.x,
+        log_weights=smoothed.log_weights,
+        variable=variable,
+        **moments._asdict(),
+    )
+
+
+def judgement(ep: float, estimate: float, half: float, trusted: bool, searched: bool) -> tuple[str, str]:
+    """Verdict and its reason.
+
+    trusted: whether the weights allow an interval. searched: whether no mode can have been missed. A missed mode can
+    only add to the evidence, so that EP's is too low if it lies below the interval, searched or not.
+    """
+    if not math.isfinite(estimate):
+        return INCONCLUSIVE, "none of the draws has a likelihood above zero."
+    given = f"importance sampling gives {estimate:.3f} ± {half:.3f}"
+    said = f"its log evidence is {ep:.3f}, {given}" if math.isfinite(ep) else f"it has no finite log evidence, {given}"
+    if not trusted:
+        return INCONCLUSIVE, f"{said}, but a few draws carry that estimate and its interval cannot be trusted."
+    if not math.isfinite(ep) or ep < estimate - half - TOLERANCE or (searched and ep > estimate + half + TOLERANCE):
+        return OFF, f"{said}."
+    if not searched:
+        return INCONCLUSIVE, f"{said}, but there may be other modes in so many dimensions that no draw has come near."
+    if half > MAX_HALF_LENGTH:
+        return INCONCLUSIVE, f"{said}, too wide an interval to tell."
+    return AGREES, f"{said}."
