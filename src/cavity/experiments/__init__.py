@@ -3,10 +3,15 @@
 from cavity.experiments.base import Config, Experiment, Outcome, Unit
 from cavity.experiments.notes import figure_1 as notes_1
 from cavity.experiments.notes import figure_2 as notes_2
+from cavity.experiments.relaxed import figure_1 as rep_1
 from cavity.experiments.runner import Interrupted, Record, default_folder, run
 from cavity.experiments.thesis import figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7
 
-MODULES = (figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7, notes_1, notes_2)
+MODULES = (
+    *(figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7),
+    *(notes_1, notes_2),
+    *(rep_1,),
+)
 
 #: all experiments by name
 REGISTRY: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
