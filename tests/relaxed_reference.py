@@ -1,7 +1,7 @@
 """Relaxed EP for Gaussian process classification by the step likelihood, for tests to compare with.
 
-NumPy and SciPy only: nothing of the library is used. A stack of problems of equal size is run together, site by site, each
-visit followed by a rank-one update of the covariance. A site is exp(nu f − ½ tau f²) with the strength b of its
+NumPy and SciPy only: nothing of the library is used. A stack of problems of equal size is run together, site by site,
+each visit followed by a rank-one update of the covariance. A site is exp(nu f − ½ tau f²) with the strength b of its
 relaxation beside it; a relaxation factor is exp(b (m f − ½ f²)) with m the mean of the old site, or the old site to the
 power b.
 """
@@ -18,7 +18,7 @@ SQRT_2PI = np.sqrt(2 * np.pi)
 
 
 class RelaxedRun(NamedTuple):
-    """q(f) = N(mean, covariance), its sites, their strengths b, the sweeps made and whether the last changed nothing."""
+    """q(f) = N(mean, covariance), its sites, their strengths b, the sweeps made, whether the last changed nothing."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -30,7 +30,7 @@ class RelaxedRun(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A tilted step under a cavity with z = y mean/sd: log Z, r = d log Z/dz, variance ratio 1 − r (r + z), KL, dKL/dz."""
+    """A tilted step, z = y mean/sd of the cavity: log Z, r = d log Z/dz, variance ratio 1 − r (r + z), KL, dKL/dz."""
 
     log_z: np.ndarray
     slope: np.ndarray
@@ -59,7 +59,7 @@ def shape(z: Any, epsilon: Any) -> Shape:
 
 
 class Visit(NamedTuple):
-    """What a visit knows before it relaxes: label y, ε, the cavity's (precision × mean s, precision p), what b multiplies.
+    """What a visit knows before it relaxes: label y, ε, the cavity's precision × mean s and precision p.
 
     With strength b the relaxed cavity is (s + b·push, p + b·pinch), and the penalty is b·price.
     """
@@ -106,7 +106,7 @@ def prepare(
 
 
 def local_minimum(visit: Visit, start: np.ndarray, step: np.ndarray, halvings: int = 48) -> np.ndarray:
-    """The first minimum of Q over b ≥ 0 met when walking downhill from `start`: doubled steps, then bisection of dQ/db."""
+    """The first minimum of Q over b ≥ 0 on the way downhill from `start`: doubled steps, then bisection of dQ/db."""
     direction = -np.sign(visit.cost(start)[1])
     here, ahead, stride = start.copy(), start.copy(), step.copy()
     walking = (direction != 0) & ~((start == 0) & (direction < 0))

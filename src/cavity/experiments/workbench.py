@@ -52,8 +52,9 @@ class Stack(NamedTuple):
 
     @property
     def converged(self) -> np.ndarray:
-        """Fixed points of the method, restricted ones included."""
-        return self.is_(Status.CONVERGED) | self.is_(Status.CONVERGED_RESTRICTED)
+        """Fixed points of the method, restricted and relaxed ones included."""
+        ends = (Status.CONVERGED, Status.CONVERGED_RESTRICTED, Status.CONVERGED_RELAXED)
+        return np.logical_or.reduce([self.is_(status) for status in ends])
 
     def is_(self, status: Status) -> np.ndarray:
         """Runs that ended with this status."""

@@ -16,7 +16,7 @@ PLACES = np.geomspace(1e-4, 1e4, 41)
 
 
 class Printed(NamedTuple):
-    """q's sites, the strengths b, the sweeps made, whether the last one changed nothing, and whether all stayed finite."""
+    """q's sites, the strengths b, the sweeps made, whether the last changed nothing, and whether all stayed finite."""
 
     nu: np.ndarray
     tau: np.ndarray
@@ -79,7 +79,7 @@ def cost(site: Site, b: float, epsilon: float, c: float, appendix: bool = False)
 
 
 def line_search(site: Site, epsilon: float, c: float, appendix: bool) -> float:
-    """The b ≥ 0 of the least cost: a coarse look at all scales, then a bounded search. What has no cost is no candidate."""
+    """The b ≥ 0 of the least cost: a coarse look at all scales, then a bounded search. No cost, no candidate."""
 
     def value(b: float) -> float:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -97,7 +97,7 @@ def line_search(site: Site, epsilon: float, c: float, appendix: bool) -> float:
 def run(
     kernel: np.ndarray, y: np.ndarray, update: Callable[[Site], tuple[float, float, float]], max_sweeps: int, tol: float
 ) -> Printed:
-    """The loop of section 4: (12), an update (1/v, m/v, b) of the site, (17). Ends when (m/v, 1/v, b) all stand still."""
+    """The loop of section 4: (12), an update (1/v, m/v, b) of the site, (17); until all three stand still."""
     signed = kernel * np.outer(y, y)
     n = len(y)
     nu, tau, b = np.zeros(n), np.zeros(n), np.zeros(n)

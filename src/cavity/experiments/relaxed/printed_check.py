@@ -75,6 +75,7 @@ def tables(result: Any, power_means: dict[float, np.ndarray]) -> tuple[Table, ..
     powers = [
         (power, settled, vector(mean), vector(power_means[power]), float(np.max(np.abs(mean - power_means[power]))))
         for power, settled, mean in result["powers"]
+        if power in power_means
     ]
     return (
         Table(

@@ -4,6 +4,7 @@ Centres and spread are not printed; ours are (0, 0) against (−2, 0) and (2, 0)
 R = ‖α − α_before‖₂ after every sweep, where f(x) = Σ αᵢ k(x, xᵢ).
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -45,16 +46,16 @@ def watched_contest(data: Data, noise: float, config: Config, lattice: np.ndarra
 
     The run goes on for all its sweeps unless it ends at a fixed point within the library's own tolerance.
     """
-    squares = contest.distances(data.X, data.X)
+    squares, cross = contest.distances(data.X, data.X), contest.distances(data.test_X, data.X)
     results = {}
     for name in NAMES:
         chosen = contest.tune(name, squares, data.y, noise, config)
         found, changes = watched_fit(name, chosen, squares, data.y, noise)
-        cross = contest.distances(data.test_X, data.X)
         results[name] = {
             "R": changes,
             "iterations": first_below(changes, SETTLED),
             "converged": bool(found.converged),
+            "sweeps": int(found.sweeps),
             "error": float(np.mean(contest.wrong(found, cross, chosen.width, data.test_y))),
             "width": chosen.width,
             "setting": chosen.setting,
@@ -67,12 +68,15 @@ def watched_contest(data: Data, noise: float, config: Config, lattice: np.ndarra
 
 def watched_fit(name: str, chosen: Candidate, squares: np.ndarray, y: np.ndarray, noise: float) -> tuple[Any, list]:
     """The final run and R after every sweep; α is 0 before the first."""
-    weights = [np.zeros(len(y))]
+    weights = {0: np.zeros(len(y))}
     how = contest.method(name, chosen.setting, contest.SWEEPS, contest.TOLERANCE)
-    found = contest.fit(
-        squares, y, noise, chosen.width, how, callback=lambda s: weights.append(np.array(s.q.weights))
-    )
-    return found, [float(np.linalg.norm(after - before)) for before, after in zip(weights, weights[1:], strict=False)]
+
+    def watch(running: Any) -> None:
+        weights[int(running.sweeps)] = np.array(running.q.weights)
+
+    found = contest.fit(squares, y, noise, chosen.width, how, callback=watch)
+    path = [weights[sweep] for sweep in sorted(weights)]
+    return found, [float(np.linalg.norm(after - before)) for before, after in itertools.pairwise(path)]
 
 
 def first_below(changes: list[float], bound: float) -> int | None:
