@@ -41,7 +41,7 @@ from cavity.reports.figures import STYLES, label, shared_legend
 
 def units(config: Config) -> list[Unit]:
     variants = list(VARIANTS)[: config.pick(len(VARIANTS), 2, 1)]
-    found = [make_unit(config, 0, "EP", count=config.pick(400, 20, 3))]
+    found = [make_unit(config, 0, "EP", count=config.pick(200, 20, 3))]
     for power in powers(config):
         found.append(Unit(f"PEP {power}", found[0].seed, found[0].options))
     for name in variants:
@@ -64,7 +64,7 @@ def method(name: str) -> cavity.Method:
         return cavity.EP(max_sweeps=1000)
     if name.startswith("PEP"):
         return cavity.PowerEP(float(name.split()[1]))
-    return cavity.RelaxedEP(0.0, max_sweeps=300, **VARIANTS[name])
+    return cavity.RelaxedEP(0.0, max_sweeps=200, **VARIANTS[name])
 
 
 def errors(sets: np.ndarray, epsilon: float, how: cavity.Method, c: float) -> dict:
