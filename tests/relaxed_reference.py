@@ -144,18 +144,20 @@ def relaxed_ep(
     penalty: str = "natural",
     scale_free: bool = True,
     form: str = "mean",
+    start: tuple[Any, Any, Any] | None = None,
     max_sweeps: int = 1000,
     tol: float = 1e-10,
 ) -> RelaxedRun:
     """A stack of problems: K (…, n, n), y (…, n), ε and c one each.
 
+    start: nu, tau and b to start from; flat sites and no relaxation by default.
     tol: the largest change in a sweep of a mean in standard deviations, of a log variance, and of b in units of 1/λ.
     """
     K, y = np.asarray(K, float), np.asarray(y, float)
     lead, n = K.shape[:-2], K.shape[-1]
     epsilon, c = (np.broadcast_to(np.asarray(each, float), lead) for each in (epsilon, c))
-    nu, tau, b = (np.zeros((*lead, n)) for _ in range(3))
-    A, h = K.copy(), np.zeros((*lead, n))
+    nu, tau, b = (np.array(part, float) for part in (start or np.zeros((3, *lead, n))))
+    A, h = from_sites(K, nu, tau)
     running, sweeps = np.ones(lead, bool), np.zeros(lead, int)
     for _ in range(max_sweeps):
         before = h.copy(), diagonal(A).copy(), b.copy()
