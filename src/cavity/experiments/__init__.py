@@ -3,10 +3,20 @@
 from cavity.experiments.base import Config, Experiment, Outcome, Unit
 from cavity.experiments.notes import figure_1 as notes_1
 from cavity.experiments.notes import figure_2 as notes_2
+from cavity.experiments.relaxed import figure_1 as rep_1
+from cavity.experiments.relaxed import figure_2 as rep_2
+from cavity.experiments.relaxed import figure_3 as rep_3
+from cavity.experiments.relaxed import figure_4 as rep_4
+from cavity.experiments.relaxed import figure_5 as rep_5
+from cavity.experiments.relaxed import figure_6 as rep_6
 from cavity.experiments.runner import Interrupted, Record, default_folder, run
 from cavity.experiments.thesis import figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7
 
-MODULES = (figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7, notes_1, notes_2)
+MODULES = (
+    *(figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7),
+    *(notes_1, notes_2),
+    *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
+)
 
 #: all experiments by name
 REGISTRY: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}

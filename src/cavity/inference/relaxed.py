@@ -134,4 +134,18 @@ def local_minimum(points: jax.Array, costs: jax.Array, last: jax.Array) -> jax.A
     bend = high - 2.0 * middle + low
     step = jnp.where(bend > 0, 0.5 * (high - low) / jnp.where(bend > 0, bend, 1.0), 0.0)
     polished = points[CENTRE] * (1.0 - NEAR * jnp.clip(step, -0.5 / NEAR, 0.5 / NEAR))
-    return jnp.where((last > 0) & (jnp.abs(dip - CENTRE) <= 1), polished, points[dip])
+    return jnp.where((last > 0) & (jnp.abs(dip - CENTRE) <= 1), polished, between(points, costs, dip))
+
+
+def between(points: jax.Array, costs: jax.Array, dip: jax.Array) -> jax.Array:
+    """The vertex of the parabola through a dip and its neighbours; an end of the row is taken as it is.
+
+    The points lie far apart. Taken as they are, two of them on either side of a minimum would send the search to and
+    fro between them for ever.
+    """
+    middle = jnp.clip(dip, 1, points.size - 2)
+    x, y = (jax.lax.dynamic_slice(row, (middle - 1,), (3,)) for row in (points, costs))
+    falling, rising = -jnp.diff(y) / jnp.diff(x) * jnp.array([1.0, -1.0])
+    centres = 0.5 * (x[1:] + x[:-1])
+    vertex = centres[0] + (centres[1] - centres[0]) * falling / (falling + rising)
+    return jnp.where((dip == middle) & jnp.isfinite(vertex), vertex, points[dip])

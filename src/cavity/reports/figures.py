@@ -39,6 +39,8 @@ STYLES: Mapping[str, Style] = {
     "EP": Style(VERMILION, "--", "x"),
     "ADF": Style(ORANGE, "-.", "*"),
     "Power EP": Style(PURPLE, ":", "P"),
+    "Relaxed EP": Style(BLUE, "-", "o"),
+    "damped EP": Style(ORANGE, "-.", "*"),
     "Restricted EP": Style(VERMILION, "--", "x"),
     "EP2": Style(PURPLE, ":", "+"),
     "Laplace": Style(BLUE, "-.", "s"),
