@@ -173,7 +173,10 @@ class Family(ABC):
         return change
 
     def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
-        """Expectations under `eta` of the statistics that go with x: the gradient of A(eta + from_local(x)) in x."""
+        """Expectations under `eta` of the statistics that go with x: the gradient of A(eta + from_local(x)) in x.
+
+        Up to a constant: statistics may be centred.
+        """
         return self.moments(eta)
 
     def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -1,0 +1,98 @@
+"""Auto: EP where it works and nothing else, a fixed point where it does not, and a true account of both."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hard_clutter import HARD, scalar_mismatch
+from support import draw_clutter
+
+import cavity as cv
+from cavity.inference import ladder
+from cavity.inference.ladder import is_hopeless
+
+EASY = cv.models.clutter(draw_clutter(0, 20))
+
+
+def test_where_ep_works_it_is_ep():
+    plain, auto = cv.infer(EASY, cv.EP()), cv.infer(EASY)
+    np.testing.assert_array_equal(auto.sites, plain.sites)
+    assert auto.sweeps == plain.sweeps and [rung.reason for rung in auto.rungs] == [""]
+    assert str(auto.method) == "EP" and auto.rungs[0].status == "converged"
+
+
+@pytest.mark.parametrize("problem", HARD)
+def test_where_ep_fails_it_finds_a_fixed_point_and_says_how(problem):
+    solution = cv.infer(problem)
+    assert solution.status == "converged" and scalar_mismatch(problem, solution) <= 1e-7
+    *left, last = solution.rungs
+    assert last.reason == "" and all(rung.reason for rung in left)
+    assert solution.sweeps == sum(rung.sweeps for rung in solution.rungs)
+    assert all(rung.reason in str(solution) for rung in left)
+
+
+def without(monkeypatch, *names):
+    """The ladder with rungs taken out."""
+    for name in names:
+        monkeypatch.setattr(ladder.Way, name, lambda self, *args: None)
+
+
+def test_other_fixed_points_are_named_as_such(monkeypatch):
+    without(monkeypatch, "polished", "minimised")
+    problem = next(problem for problem in HARD if not cv.infer(problem, cv.EP(damping=0.5)).converged)
+    monkeypatch.setattr(ladder, "WEIGHTS", ())
+    solution = cv.infer(problem)
+    assert solution.status == "converged_restricted" and scalar_mismatch(problem, solution) > 1e-4
+    refused = cv.infer(problem, cv.Auto(compromise=False))
+    assert not refused.converged and np.isfinite(refused.log_evidence)
+    mismatches = [rung.mismatch for rung in refused.rungs if np.isfinite(rung.mismatch)]
+    assert float(refused.mismatch) == min(mismatches)
+
+
+def test_nothing_is_climbed_where_nobody_waits_or_nothing_is_integrated():
+    problem = HARD[0]
+
+    def interrupt(solution):
+        if solution.sweeps >= 3:
+            raise KeyboardInterrupt
+
+    stopped = cv.infer(problem, callback=interrupt)
+    assert stopped.status == "interrupted" and len(stopped.rungs) == 1 and stopped.sweeps == 3
+    late = cv.infer(problem, max_seconds=1e-9)
+    assert late.status == "time_budget" and len(late.rungs) == 1
+    broken = cv.factors.from_log_density(lambda theta, y: jnp.where(y > 0, -(theta**2), jnp.nan))
+    lost = cv.infer(cv.models.posterior(broken, np.array([1.0, -1.0])))
+    assert lost.status == "nonfinite_factor" and len(lost.rungs) == 1
+
+
+def test_callbacks_count_sweeps_over_all_rungs():
+    seen = []
+    solution = cv.infer(HARD[0], callback=lambda s: seen.append((int(s.sweeps), str(s.status))))
+    sweeps = [number for number, _ in seen]
+    assert sweeps == sorted(sweeps) and seen[-1] == (int(solution.sweeps), "converged")
+    assert {status for _, status in seen[:-1]} == {"running"}
+
+
+def test_inside_vmap_it_is_its_first_rung():
+    stack = np.stack([draw_clutter(0, 20), draw_clutter(3, 20)])
+    with jax.enable_x64(True):
+        many = jax.vmap(lambda x: cv.infer(cv.models.clutter(x)))(stack)
+        plain = jax.vmap(lambda x: cv.infer(cv.models.clutter(x), cv.EP()))(stack)
+    np.testing.assert_array_equal(many.sites, plain.sites)
+
+
+def test_patience():
+    tol = 1e-8
+    assert not is_hopeless(0.5 ** np.arange(30.0), tol)
+    assert not is_hopeless(np.ones(10), tol)
+    assert is_hopeless(np.ones(40), tol)
+    assert is_hopeless(0.99 ** np.arange(40.0), tol)
+    assert is_hopeless(np.full(40, np.inf), tol)
+    assert is_hopeless(1.0 + 0.5 * np.sin(np.arange(60.0)), tol)
+
+
+def test_what_it_refuses():
+    with pytest.raises(ValueError, match="tol must be positive"):
+        cv.Auto(tol=0)
+    with pytest.raises(TypeError, match="method must be made by"):
+        cv.infer(EASY, "auto")
