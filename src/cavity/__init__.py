@@ -14,7 +14,8 @@ from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerE
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Cowell
 from cavity.inference.schedule import Blocks, InOrder, LargestMismatchFirst, Order, Parallel, Shuffled
-from cavity.inference.solution import Solution, Status
+from cavity.inference.solution import Solution
+from cavity.inference.status import Status
 from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from cavity.estimators import BayesPointMachine, GPRegressor, compare, select_features, selection
 from cavity.inference.methods import EP
-from cavity.inference.solution import Status
+from cavity.inference.status import Status
 from cavity.kernels import RBF, Linear
 
 RNG = np.random.default_rng(6)

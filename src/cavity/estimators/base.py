@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cavity.estimators.choices import plain
 from cavity.factors import Factor
 from cavity.families.gaussian import Gaussian
-from cavity.inference.solution import FIXED_POINTS, Status
+from cavity.inference.status import FIXED_POINTS, Status
 from cavity.models.machines.padding import bucket, padded
 from cavity.models.merging import Merged
 from cavity.numerics.precision import float64

@@ -9,7 +9,7 @@ import numpy as np
 
 import cavity
 from cavity.baselines import Estimate, exact
-from cavity.inference.solution import CODES, FIXED_POINTS, Status
+from cavity.inference.status import CODES, FIXED_POINTS, Status
 from cavity.numerics.precision import float64, to_numpy
 
 #: the clutter problem of the thesis: θ = 2, half of the points clutter of variance 10 (figures 3-2, 3-5, 3-6)

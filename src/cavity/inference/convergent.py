@@ -15,8 +15,9 @@ from cavity.inference.methods import ADF, DoubleLoop, Method
 from cavity.inference.newton import marginals_of, polish
 from cavity.inference.problem import Problem
 from cavity.inference.run import Limits, close, drive
-from cavity.inference.solution import Solution, Status
+from cavity.inference.solution import Solution
 from cavity.inference.state import Report, State
+from cavity.inference.status import Status
 from cavity.numerics.precision import to_numpy
 from cavity.numerics.threads import one_blas_thread
 

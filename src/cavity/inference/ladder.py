@@ -16,7 +16,8 @@ from cavity.inference.methods import EP, ConvergentEP, Ladder, Method, PowerEP, 
 from cavity.inference.problem import Problem
 from cavity.inference.run import Limits, drive
 from cavity.inference.schedule import Shuffled
-from cavity.inference.solution import Rung, Solution, Status
+from cavity.inference.solution import Solution
+from cavity.inference.status import Rung, Status
 
 #: sweeps before which nobody loses patience, and sweeps over which progress is judged
 GRACE, WINDOW = 24, 8

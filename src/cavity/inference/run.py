@@ -13,8 +13,9 @@ import numpy as np
 from cavity.inference.loop import Start, advance_anew, advance_in_place, begin
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
-from cavity.inference.solution import CODES, Solution, Status
+from cavity.inference.solution import Solution
 from cavity.inference.state import Report, State
+from cavity.inference.status import CODES, Status
 from cavity.numerics.precision import to_numpy
 from cavity.numerics.threads import one_blas_thread
 

@@ -1,8 +1,7 @@
 """What a run hands back: q, sites, evidence, and a truthful account of how it ended."""
 
 import dataclasses
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,72 +12,8 @@ from cavity.inference.energy import Energy, energy
 from cavity.inference.inference_data import from_draws
 from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
+from cavity.inference.status import CODES, FIXED_POINTS, Rung, Status
 from cavity.numerics.precision import float64, is_traced, to_numpy
-
-
-class Status(StrEnum):
-    """How a run ended. Only those that begin with `converged` are claims of a fixed point."""
-
-    CONVERGED = "converged"
-    CONVERGED_RELAXED = "converged_relaxed"
-    CONVERGED_RESTRICTED = "converged_restricted"
-    SINGLE_PASS = "single_pass"
-    MAX_SWEEPS = "max_sweeps"
-    STALLED = "stalled"
-    SITES_SKIPPED = "sites_skipped"
-    NONFINITE_FACTOR = "nonfinite_factor"
-    IMPROPER_POSTERIOR = "improper_posterior"
-    TIME_BUDGET = "time_budget"
-    INTERRUPTED = "interrupted"
-    RUNNING = "running"
-
-    @property
-    def sentence(self) -> str:
-        """The status in words."""
-        return SENTENCES[self]
-
-
-SENTENCES = {
-    Status.CONVERGED: "The moments of q and of every tilted distribution agree within the tolerance.",
-    Status.CONVERGED_RELAXED: (
-        "A fixed point of relaxed EP: some sites match moments only together with their relaxation factor, "
-        "so this is not a fixed point of EP."
-    ),
-    Status.CONVERGED_RESTRICTED: (
-        "A fixed point of the restricted projection: some sites gave up their variance constraint to stay proper, "
-        "so this is not a fixed point of EP."
-    ),
-    Status.SINGLE_PASS: "Every site was visited once (assumed-density filtering); no fixed point was sought.",
-    Status.MAX_SWEEPS: "The sweeps were used up before the moments agreed; the result is not a fixed point.",
-    Status.STALLED: "The sweeps stopped coming nearer to agreement; the result is not a fixed point.",
-    Status.SITES_SKIPPED: (
-        "Some sites cannot be updated because removing them leaves an improper cavity; they keep what they last said, "
-        "and the result is not a fixed point."
-    ),
-    Status.NONFINITE_FACTOR: (
-        "Some factors gave no finite moments; their sites were left as they were, and where that is flat the posterior "
-        "and the evidence are those without these factors."
-    ),
-    Status.IMPROPER_POSTERIOR: "The approximation cannot be normalised; its numbers mean nothing.",
-    Status.TIME_BUDGET: "The time budget was used up before the moments agreed; the result is not a fixed point.",
-    Status.INTERRUPTED: "The run was interrupted; this is the state after the last complete sweep.",
-    Status.RUNNING: "The run goes on; this is the state after the sweep just done.",
-}
-CODES = tuple(Status)
-
-#: fixed points of some method
-FIXED_POINTS = (Status.CONVERGED, Status.CONVERGED_RELAXED, Status.CONVERGED_RESTRICTED)
-
-
-class Rung(NamedTuple):
-    """One method an `Auto` run tried. reason: why it was left for the next, empty for the one that answered."""
-
-    method: str
-    status: str
-    sweeps: int
-    mismatch: float
-    seconds: float
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,10 +173,6 @@ class Solution:
         """log q(x)."""
         return self.problem.posterior.log_density(self.problem.prior, self.q, jax.tree.map(jnp.asarray, x))
 
-    def ended(self, status: Status) -> "Solution":
-        """The same state, marked as where this stopped the run; a claim of convergence stays."""
-        return self if self.converged else dataclasses.replace(self, code=np.asarray(CODES.index(status)))
-
     def check(self, draws: int = 4000, key: jax.Array | None = None) -> Check:
         """An estimate of how far this answer is from the exact one, by importance sampling of the exact posterior.
 
@@ -274,6 +205,10 @@ class Solution:
         }
         return from_draws(self.problem, x, attributes)
 
+    def ended(self, status: Status) -> "Solution":
+        """The same state, marked as where this stopped the run; a claim of convergence stays."""
+        return self if self.converged else dataclasses.replace(self, code=np.asarray(CODES.index(status)))
+
     def interrupted(self) -> "Solution":
         """The same state, marked as where an interruption stopped the run."""
         return self.ended(Status.INTERRUPTED)
@@ -281,14 +216,10 @@ class Solution:
     def __str__(self) -> str:
         if is_traced(self.code) or np.ndim(self.code) > 0:
             return f"Solution of {np.shape(self.code)} problems"
-        climbed = "".join(f" {rung.method}: {rung.reason}." for rung in self.rungs if rung.reason)
+        left = "".join(f"{rung.method}: {rung.reason}. " for rung in self.rungs if rung.reason)
         return (
-            climbed[1:]
-            + (" " if climbed else "")
-            + (
-                f"{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
-                f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
-            )
+            f"{left}{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
+            f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
         )
 
 

@@ -28,7 +28,7 @@ from cavity.experiments.thesis import DOCUMENT
 from cavity.experiments.thesis.three_mode_portrait import POINTS, RESTRICTED, drawn
 from cavity.experiments.thesis.three_modes import GRID, MODES, log_joint, modes, three_mode_sets
 from cavity.experiments.workbench import clutter_sets, exact_answers, gather, solve
-from cavity.inference.solution import Status
+from cavity.inference.status import Status
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import GREY, ORANGE, cost_curve, label, legend, shared_legend
 

@@ -10,7 +10,8 @@ import numpy as np
 from cavity import factors
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
-from cavity.inference.solution import FIXED_POINTS, Solution, Status
+from cavity.inference.solution import Solution
+from cavity.inference.status import FIXED_POINTS, Status
 from cavity.models.machines.parameters import as_numbers, inner
 from cavity.numerics.precision import float64
 

@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 from cavity.inference.infer import infer
 from cavity.inference.methods import Auto, Ladder, Rule
 from cavity.inference.problem import Problem
-from cavity.inference.solution import Solution, Status
+from cavity.inference.solution import Solution
+from cavity.inference.status import Status
 
 #: the search stops when the log evidence rises by less than this share of itself, or the gradient is this small
 RELATIVE, GRADIENT = 1e-7, 1e-3

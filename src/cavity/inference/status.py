@@ -1,0 +1,69 @@
+"""How a run ended: statuses with their sentences, and the record of what a ladder tried."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Status(StrEnum):
+    """How a run ended. Only those that begin with `converged` are claims of a fixed point."""
+
+    CONVERGED = "converged"
+    CONVERGED_RELAXED = "converged_relaxed"
+    CONVERGED_RESTRICTED = "converged_restricted"
+    SINGLE_PASS = "single_pass"
+    MAX_SWEEPS = "max_sweeps"
+    STALLED = "stalled"
+    SITES_SKIPPED = "sites_skipped"
+    NONFINITE_FACTOR = "nonfinite_factor"
+    IMPROPER_POSTERIOR = "improper_posterior"
+    TIME_BUDGET = "time_budget"
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+
+    @property
+    def sentence(self) -> str:
+        """The status in words."""
+        return SENTENCES[self]
+
+
+SENTENCES = {
+    Status.CONVERGED: "The moments of q and of every tilted distribution agree within the tolerance.",
+    Status.CONVERGED_RELAXED: (
+        "A fixed point of relaxed EP: some sites match moments only together with their relaxation factor, "
+        "so this is not a fixed point of EP."
+    ),
+    Status.CONVERGED_RESTRICTED: (
+        "A fixed point of the restricted projection: some sites gave up their variance constraint to stay proper, "
+        "so this is not a fixed point of EP."
+    ),
+    Status.SINGLE_PASS: "Every site was visited once (assumed-density filtering); no fixed point was sought.",
+    Status.MAX_SWEEPS: "The sweeps were used up before the moments agreed; the result is not a fixed point.",
+    Status.STALLED: "The sweeps stopped coming nearer to agreement; the result is not a fixed point.",
+    Status.SITES_SKIPPED: (
+        "Some sites cannot be updated because removing them leaves an improper cavity; they keep what they last said, "
+        "and the result is not a fixed point."
+    ),
+    Status.NONFINITE_FACTOR: (
+        "Some factors gave no finite moments; their sites were left as they were, and where that is flat the posterior "
+        "and the evidence are those without these factors."
+    ),
+    Status.IMPROPER_POSTERIOR: "The approximation cannot be normalised; its numbers mean nothing.",
+    Status.TIME_BUDGET: "The time budget was used up before the moments agreed; the result is not a fixed point.",
+    Status.INTERRUPTED: "The run was interrupted; this is the state after the last complete sweep.",
+    Status.RUNNING: "The run goes on; this is the state after the sweep just done.",
+}
+CODES = tuple(Status)
+
+#: fixed points of some method
+FIXED_POINTS = (Status.CONVERGED, Status.CONVERGED_RELAXED, Status.CONVERGED_RESTRICTED)
+
+
+class Rung(NamedTuple):
+    """One method an `Auto` run tried. reason: why it was left for the next, empty for the one that answered."""
+
+    method: str
+    status: str
+    sweeps: int
+    mismatch: float
+    seconds: float
+    reason: str
