@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -25,8 +26,10 @@ GRACE, WINDOW = 24, 8
 WORTH = 40
 #: how a run ends that no other method can mend: nothing is integrated, or nobody waits any more
 FINAL = (Status.NONFINITE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
-#: step and sweeps of the second rung; power whose solution the double loop starts from; weights of relaxation
-DAMPING, DAMPED_SWEEPS, POWER, WEIGHTS = 0.5, 200, 0.5, (10.0, 1.0)
+#: step and sweeps of the second rung; weights of relaxation
+DAMPING, DAMPED_SWEEPS, WEIGHTS = 0.5, 200, (0.1, 0.01)
+#: power whose solution the double loop starts from, sweeps to find it, outer steps from each start
+POWER, POWER_SWEEPS, OUTER_STEPS = 0.5, 300, 120
 
 
 def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
@@ -97,19 +100,22 @@ class Way:
             return None
         return self.tried("Newton", lambda: newton(self.problem, self.ladder.first, sites_of(solution), self.key))
 
-    def minimised(self) -> Solution | None:
-        """The double loop from the solution of a power, whose sites are mild; from flat ones where it has none."""
+    def minimised(self) -> Iterator[Solution | None]:
+        """The double loop from the solution of a power, whose sites are mild, and from flat ones."""
         if not can_solve(self.problem):
-            return None
+            return
         try:
-            mild = self.swept(PowerEP(POWER, tol=self.ladder.tol, max_sweeps=300), None)
+            mild = self.swept(PowerEP(POWER, tol=self.ladder.tol, max_sweeps=POWER_SWEEPS), None)
         except (MissingClosedForm, MissingDensity):
             mild = None
         if mild is not None and mild.status in FINAL:
-            return mild
-        start = None if mild is None or not np.isfinite(mild.log_evidence) else Start(sites_of(mild))
-        method = ConvergentEP(tol=self.ladder.tol)
-        return self.tried(str(method), lambda: converge(self.problem, method, start, self.key, self.within()))
+            yield mild
+            return
+        known = () if mild is None or not np.isfinite(mild.log_evidence) else (Start(sites_of(mild)),)
+        for start in (*known, None):
+            method = ConvergentEP(tol=self.ladder.tol, max_sweeps=OUTER_STEPS)
+            run = partial(converge, self.problem, method, start, self.key, self.within())
+            yield self.tried(f"{method} from {'flat sites' if start is None else f'PowerEP({POWER:g})'}", run)
 
 
 def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
@@ -129,7 +135,7 @@ def same_fixed_points(way: Way, init: Start | None) -> Iterator[Solution | None]
     yield slow
     assert slow is not None
     yield way.polished(slow)
-    yield way.minimised()
+    yield from way.minimised()
 
 
 def other_fixed_points(way: Way) -> Iterator[Solution | None]:
