@@ -15,13 +15,13 @@ KERNEL = POINTS @ POINTS.T
 def test_the_circle_integral_is_the_posterior(epsilon):
     """Against a sum over the plane, with the printed prior N(0, I)."""
     rows = five_points.random_sets(1, 2)[1] if epsilon else (POINTS * LABELS[:, None])[:4]
-    side = (np.arange(1600) + 0.5) / 100 - 8
+    side = (np.arange(640) + 0.5) / 40 - 8
     w = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     mass = np.exp(-0.5 * np.sum(w**2, axis=1)) * np.prod(np.where(w @ rows.T > 0, 1 - epsilon, epsilon), axis=1)
     mean = mass @ w / mass.sum()
     found = five_points.exact_posterior(rows, epsilon)
-    np.testing.assert_allclose(found.mean, mean, atol=2e-3)
-    np.testing.assert_allclose(found.covariance, (w.T * mass) @ w / mass.sum() - np.outer(mean, mean), atol=3e-3)
+    np.testing.assert_allclose(found.mean, mean, atol=4e-3)
+    np.testing.assert_allclose(found.covariance, (w.T * mass) @ w / mass.sum() - np.outer(mean, mean), atol=5e-3)
 
 
 @pytest.mark.parametrize("runner", ["relaxed", "power"])
