@@ -37,6 +37,13 @@ def test_the_printed_loops_are_ep_where_they_should_be(runner):
     np.testing.assert_allclose(LABELS * found.nu, plain.nu, atol=1e-7)
 
 
+@pytest.mark.parametrize("c", [0.01, 0.1])
+def test_the_printed_relaxation_does_not_settle(c):
+    with np.errstate(all="ignore"):
+        found = printed.printed_rep(KERNEL, LABELS, 0.2, c)
+    assert not found.converged and found.b.max() > 0
+
+
 def test_the_printed_power_is_not_power_ep():
     """Power EP: q has the moments of t^u × q / site^u. True at power 1, not at 0.5; by sums over f."""
 
