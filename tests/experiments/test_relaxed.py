@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from rank_one_ep import rank_one_ep, step
+from relaxed_reference import relaxed_ep
 
 from cavity.experiments.base import Config
 from cavity.experiments.relaxed import contest, figure_2, five_points, printed, printed_check, two_classes
@@ -88,6 +89,21 @@ def test_grids_are_equally_large_and_folds_equally_shaped(monkeypatch):
     chosen = contest.tune("EP", np.zeros((31, 31)), np.ones(31), 0.1, Config())
     assert chosen == contest.Candidate(0.7, None)
     assert {shape for shape, _ in seen} == {(21, 21)} and len(seen) == 12
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.2])
+def test_above_the_largest_weight_nothing_is_relaxed(epsilon):
+    """Thirty points: some of them come near the steepest place."""
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.where(x[:, 0] + 0.7 * np.random.default_rng(1).normal(size=30) > 0, 1.0, -1.0)
+    K = np.exp(-0.5 * np.sum((x[:, None] - x[None]) ** 2, axis=2))
+    c = contest.largest_weight(epsilon)
+    above, below = (
+        relaxed_ep(K, y, epsilon, share * c, form="message", penalty="strength", max_sweeps=60, tol=1e-6)
+        for share in (1.01, 0.9)
+    )
+    assert not above.b.any()
+    assert below.b.any()
 
 
 def test_a_share_of_the_labels_is_flipped_in_training_only():
