@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from rank_one_ep import rank_one_ep, step
+from relaxed_reference import relaxed_ep
 
 from cavity.experiments.base import Config
 from cavity.experiments.relaxed import contest, figure_2, five_points, printed, printed_check, two_classes
@@ -15,13 +16,13 @@ KERNEL = POINTS @ POINTS.T
 def test_the_circle_integral_is_the_posterior(epsilon):
     """Against a sum over the plane, with the printed prior N(0, I)."""
     rows = five_points.random_sets(1, 2)[1] if epsilon else (POINTS * LABELS[:, None])[:4]
-    side = (np.arange(1600) + 0.5) / 100 - 8
+    side = (np.arange(640) + 0.5) / 40 - 8
     w = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     mass = np.exp(-0.5 * np.sum(w**2, axis=1)) * np.prod(np.where(w @ rows.T > 0, 1 - epsilon, epsilon), axis=1)
     mean = mass @ w / mass.sum()
     found = five_points.exact_posterior(rows, epsilon)
-    np.testing.assert_allclose(found.mean, mean, atol=2e-3)
-    np.testing.assert_allclose(found.covariance, (w.T * mass) @ w / mass.sum() - np.outer(mean, mean), atol=3e-3)
+    np.testing.assert_allclose(found.mean, mean, atol=4e-3)
+    np.testing.assert_allclose(found.covariance, (w.T * mass) @ w / mass.sum() - np.outer(mean, mean), atol=5e-3)
 
 
 @pytest.mark.parametrize("runner", ["relaxed", "power"])
@@ -35,6 +36,13 @@ def test_the_printed_loops_are_ep_where_they_should_be(runner):
     assert found.converged
     np.testing.assert_allclose(found.tau, plain.tau, atol=1e-7)
     np.testing.assert_allclose(LABELS * found.nu, plain.nu, atol=1e-7)
+
+
+@pytest.mark.parametrize("c", [0.01, 0.1])
+def test_the_printed_relaxation_does_not_settle(c):
+    with np.errstate(all="ignore"):
+        found = printed.printed_rep(KERNEL, LABELS, 0.2, c)
+    assert not found.converged and found.b.max() > 0
 
 
 def test_the_printed_power_is_not_power_ep():
@@ -81,6 +89,21 @@ def test_grids_are_equally_large_and_folds_equally_shaped(monkeypatch):
     chosen = contest.tune("EP", np.zeros((31, 31)), np.ones(31), 0.1, Config())
     assert chosen == contest.Candidate(0.7, None)
     assert {shape for shape, _ in seen} == {(21, 21)} and len(seen) == 12
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.2])
+def test_above_the_largest_weight_nothing_is_relaxed(epsilon):
+    """Thirty points: some of them come near the steepest place."""
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.where(x[:, 0] + 0.7 * np.random.default_rng(1).normal(size=30) > 0, 1.0, -1.0)
+    K = np.exp(-0.5 * np.sum((x[:, None] - x[None]) ** 2, axis=2))
+    c = contest.largest_weight(epsilon)
+    above, below = (
+        relaxed_ep(K, y, epsilon, share * c, form="message", penalty="strength", max_sweeps=60, tol=1e-6)
+        for share in (1.01, 0.9)
+    )
+    assert not above.b.any()
+    assert below.b.any()
 
 
 def test_a_share_of_the_labels_is_flipped_in_training_only():

@@ -115,13 +115,15 @@ def test_divergence_vanishes_far_away_and_is_never_negative():
 
 
 @pytest.mark.parametrize(
-    ("options", "c"),
-    [({}, 0.01), ({"form": "message", "penalty": "strength"}, 0.01), ({"scale_free": False}, 0.02)],
-    ids=["natural", "message", "units"],
+    ("options", "seed"), [({}, 0), ({"form": "message", "penalty": "strength"}, 2)], ids=["natural", "message"]
 )
-def test_the_library_ends_at_a_fixed_point_of_the_reference(options, c):
-    """There may be several, so the reference is started at the library's, and stays."""
-    K, y = kernel_problem()
+def test_the_library_ends_at_a_fixed_point_of_the_reference(options, seed):
+    """There may be several, so the reference is started at the library's, and stays.
+
+    On seed 2 a search that takes the lowest of a few points as it is goes to and fro between two of them.
+    """
+    c = 0.01
+    K, y = kernel_problem(seed=seed)
     problem = cavity.models.latent_gaussian(y, cavity.factors.Step(label_noise=EPSILON), kernel_matrix=K)
     found = cavity.infer(problem, cavity.RelaxedEP(c, tol=1e-9, **options))
     assert found.status == "converged_relaxed"

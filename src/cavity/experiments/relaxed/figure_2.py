@@ -50,7 +50,15 @@ def summarise(results: Results, config: Config) -> Outcome:
     n, test = two_classes.sizes(config)
     table = Table(
         f"One set of {n} points, {NOISE:.0%} of the labels flipped; errors on {test} clean points",
-        ("method", "w", "power or c", "sweeps to R < 0.001", "fixed point", "error %", "lattice cells crossed"),
+        (
+            "method",
+            "w",
+            "power or share of c",
+            "sweeps to R < 0.001",
+            "fixed point",
+            "error %",
+            "lattice cells crossed",
+        ),
         rows,
         contest.grids_in_words(),
     )

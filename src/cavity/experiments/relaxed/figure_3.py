@@ -41,7 +41,7 @@ def summarise(results: Results, config: Config) -> Outcome:
     }
     table = Table(
         f"R = ‖α − α before‖ along at most {contest.SWEEPS} sweeps, {NOISE:.0%} of the labels flipped",
-        ("method", "power or c", "sweeps", "R < 0.001 from sweep", "spikes", "last R"),
+        ("method", "power or share of c", "sweeps", "R < 0.001 from sweep", "spikes", "last R"),
         rows,
         "Spike: R more than doubles. " + contest.grids_in_words(),
     )

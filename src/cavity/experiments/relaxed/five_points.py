@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import cavity
-from cavity.experiments.workbench import Stack
+from cavity.experiments.workbench import HANDFUL, Stack, infer
 from cavity.inference.relaxed import Relaxed
 from cavity.numerics.precision import float64, to_numpy
 
@@ -68,23 +68,37 @@ def model(rows: Any, epsilon: Any) -> cavity.Problem:
     return cavity.models.latent_gaussian(np.ones(len(rows)), cavity.factors.Step(label_noise=epsilon), X=rows)
 
 
+def with_weight(method: cavity.Method, c: Any) -> cavity.Method:
+    """The method; where it relaxes, with this c in place of its own."""
+    if not isinstance(method.projection, Relaxed):
+        return method
+    return replace(method, projection=replace(method.projection, c=c))
+
+
+def as_stack(found: cavity.Solution) -> Stack:
+    """What is kept of a run."""
+    return Stack(found.mean, found.covariance, found.log_evidence, found.code, found.sweeps, found.negative)
+
+
 @cache
 def program(method: cavity.Method) -> Any:
     """One compiled program for stacks of sets, any ε and, where the method relaxes, any c."""
 
     def one(rows: Any, epsilon: Any, c: Any) -> Stack:
-        how = method
-        if isinstance(method.projection, Relaxed):
-            how = replace(method, projection=replace(method.projection, c=c))
-        found = cavity.infer(model(rows, epsilon), how)
-        return Stack(found.mean, found.covariance, found.log_evidence, found.code, found.sweeps, found.negative)
+        return as_stack(cavity.infer(model(rows, epsilon), with_weight(method, c)))
 
     return jax.jit(jax.vmap(one, in_axes=(0, None, None)))
 
 
 @float64
 def solve(sets: np.ndarray, epsilon: float, method: cavity.Method, c: float = 0.0) -> Stack:
-    """A method on a stack of sets; `c` takes the place of a relaxed method's own, and compiles nothing anew."""
+    """A method on a stack of sets; `c` takes the place of a relaxed method's own, and compiles nothing anew.
+
+    A handful is run one by one: that is faster than compiling a stack.
+    """
+    if len(sets) < HANDFUL:
+        runs = [as_stack(infer(model(rows, epsilon), with_weight(method, c))) for rows in sets]
+        return Stack(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*runs, strict=True)))
     return to_numpy(program(method)(sets, epsilon, c))
 
 

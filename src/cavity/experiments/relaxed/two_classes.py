@@ -69,7 +69,7 @@ def watched_contest(data: Data, noise: float, config: Config, lattice: np.ndarra
 def watched_fit(name: str, chosen: Candidate, squares: np.ndarray, y: np.ndarray, noise: float) -> tuple[Any, list]:
     """The final run and R after every sweep; α is 0 before the first."""
     weights = {0: np.zeros(len(y))}
-    how = contest.method(name, chosen.setting, contest.SWEEPS, contest.TOLERANCE)
+    how = contest.method(name, chosen.setting, noise, contest.SWEEPS, contest.TOLERANCE)
 
     def watch(running: Any) -> None:
         weights[int(running.sweeps)] = np.array(running.q.weights)
