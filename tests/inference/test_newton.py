@@ -11,7 +11,7 @@ from cavity.inference.convergent import newton
 from cavity.inference.loop import Start, untold
 from cavity.inference.newton import look, marginals_of, newton_step
 from cavity.posteriors.base import Equations
-from cavity.posteriors.response import solve_dense
+from cavity.posteriors.response import solve_dense, solve_in_basis
 
 MEMBERS = {
     "gaussian": (cv.families.Gaussian(), [[3.0, 0.5], [2.0, 0.8]]),
@@ -47,17 +47,20 @@ def test_local_statistics_of_a_gaussian_are_centred_and_scaled():
     np.testing.assert_allclose(family.local_moments(reference, eta), [u, -0.5 * (1.25 / 2.0 + u**2)], rtol=1e-12)
 
 
-def test_dense_equations_are_solved():
+@pytest.mark.parametrize("dimension", [None, 3])
+def test_equations_are_solved(dimension):
+    """By one dense system, or for latents that are combinations of few weights in the space of these."""
     rng = np.random.default_rng(0)
     n = 5
-    root = rng.normal(size=(n, n))
+    root = rng.normal(size=(n, dimension or n))
     covariance = root @ root.T
     parts = []
     for _ in range(2):
         own = np.eye(2) + 0.1 * rng.normal(size=(n, 2, 2))
         copies = rng.integers(1, 3, n).astype(float)
         parts.append(Equations(None, copies, rng.normal(size=(n, 2, 2)), own, rng.normal(size=(n, 2))))
-    found = solve_dense(jnp.asarray(covariance), tuple(jax.tree.map(jnp.asarray, part) for part in parts))
+    traced = tuple(jax.tree.map(jnp.asarray, part) for part in parts)
+    found = solve_in_basis(jnp.asarray(root), traced) if dimension else solve_dense(jnp.asarray(covariance), traced)
     sd = np.sqrt(np.diag(covariance))
     rho = covariance / np.outer(sd, sd)
     total = sum(part.copies[:, None] * np.asarray(x) for part, x in zip(parts, found, strict=True))

@@ -42,7 +42,7 @@ def judged(problem: Problem, method: Method, sites: Any, key: jax.Array, unfinis
 
 def can_solve(problem: Problem) -> bool:
     """Whether the linear equations of all sites can be solved together."""
-    return sum(group.size for group in problem.groups) <= problem.posterior.largest_system()
+    return problem.posterior.can_solve(problem.prior, sum(group.size for group in problem.groups))
 
 
 @one_blas_thread()
@@ -64,7 +64,7 @@ def converge(problem: Problem, method: DoubleLoop, init: Start | None, key: jax.
     if not can_solve(problem):
         raise TypeError(
             f"ConvergentEP solves a linear system of all sites together; {sum(g.size for g in problem.groups)} sites "
-            f"are more than the {problem.posterior.largest_system()} this posterior can do."
+            f"of {type(problem.posterior).__name__} are too many for that."
         )
     began, rule = time.perf_counter(), method.measure
     sites = flat_sites(problem, key) if init is None else init.sites

@@ -89,9 +89,9 @@ class Posterior(ABC):
     def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
         """The window times the weighted changes (one row a site) of the sites at `place`."""
 
-    def largest_system(self) -> int:
-        """Sites up to which `solve` is affordable; 0 where it is not known."""
-        return 0
+    def can_solve(self, prior: Any, sites: int) -> bool:
+        """Whether `solve` is known and affordable for so many sites."""
+        return False
 
     def solve(self, prior: Any, q: Q, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
         """The changes x of all sites, by group, that solve the equations."""

@@ -115,8 +115,8 @@ class DenseGaussian(Posterior):
     def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
         return windows.absorb(window, place, change)
 
-    def largest_system(self) -> int:
-        return LARGEST
+    def can_solve(self, prior: KernelPrior, sites: int) -> bool:
+        return sites <= LARGEST
 
     def solve(self, prior: KernelPrior, q: Dense, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
         return solve_dense(blocked.mirrored(q.covariance), groups)

@@ -39,8 +39,8 @@ class Shared(Posterior):
         total = jnp.sum(change, axis=0)
         return window + total if scope is None else window.at[scope[0] : scope[1]].add(total)
 
-    def largest_system(self) -> int:
-        return 1_000_000
+    def can_solve(self, prior: Any, sites: int) -> bool:
+        return True
 
     def solve(self, prior: Any, q: jax.Array, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
         """Through the change y = Σ w x of q: (I + Σ w D⁺ M F) y = Σ w D⁺ g, then x = D⁺ (g − M F y).

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from cavity.numerics.linear import cholesky, solve_triangular
 from cavity.posteriors import window as windows
 from cavity.posteriors.base import Coordinates, Equations, Posterior
-from cavity.posteriors.response import LARGEST, solve_dense
+from cavity.posteriors.response import LARGEST_BASIS, basis_size, solve_in_basis
 from cavity.posteriors.window import Window
 
 
@@ -89,11 +89,11 @@ class WeightGaussian(Posterior):
     def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
         return windows.absorb(window, place, change)
 
-    def largest_system(self) -> int:
-        return LARGEST
+    def can_solve(self, prior: WeightPrior, sites: int) -> bool:
+        return sites * basis_size(prior.rows.shape[1]) <= LARGEST_BASIS
 
     def solve(self, prior: WeightPrior, q: Weights, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
-        return solve_dense(prior.rows @ q.covariance @ prior.rows.T, groups)
+        return solve_in_basis(prior.rows @ cholesky(q.covariance), groups)
 
     def is_proper(self, q: Any) -> jax.Array:
         return self.flat(q).proper if isinstance(q, WeightPrior) else q.proper
