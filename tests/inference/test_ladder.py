@@ -64,6 +64,13 @@ def test_nothing_is_climbed_where_nobody_waits_or_nothing_is_integrated():
     assert lost.status == "nonfinite_factor" and len(lost.rungs) == 1
 
 
+def test_a_watched_run_makes_the_same_sweeps():
+    """Patience is a matter of sweeps, not of the clock or of who listens."""
+    unwatched, watched = cv.infer(HARD[0]), cv.infer(HARD[0], callback=lambda _: None)
+    assert [rung[:3] for rung in watched.rungs] == [rung[:3] for rung in unwatched.rungs]
+    assert len(watched.rungs) > 1 and watched.mean == unwatched.mean
+
+
 def test_callbacks_count_sweeps_over_all_rungs():
     seen = []
     solution = cv.infer(HARD[0], callback=lambda s: seen.append((int(s.sweeps), str(s.status))))

@@ -21,8 +21,8 @@ from cavity.numerics.threads import one_blas_thread
 
 #: a chunk of compiled sweeps aims at this length, so that an interruption is noticed soon.
 CHUNK_SECONDS = 0.5
-#: sweeps of a chunk at most where somebody judges whether going on is worth it.
-PATIENT_CHUNK = 16
+#: sweeps after which it is judged, again and again, whether going on is worth it: never by the clock.
+PATIENCE = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +75,12 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
         ended = Status.MAX_SWEEPS
         if not bool(state.finished) and done < method.max_sweeps:
             ended = Status.INTERRUPTED if interrupted else Status.TIME_BUDGET if limits.passed else Status.RUNNING
-            if ended is Status.RUNNING and limits.impatient is not None:
+            if ended is Status.RUNNING and limits.impatient is not None and done % PATIENCE == 0:
                 ended = Status.STALLED if limits.impatient(np.asarray(state.residuals[:done])) else ended
         if callback is None and ended is Status.RUNNING:
             # The first chunk's time holds the compilation, so it can only make the second one too short.
             chunk = 1 if limits.deadline is not None else max(1, int(CHUNK_SECONDS * made / (now - before)))
-            chunk = chunk if limits.impatient is None else min(chunk, PATIENT_CHUNK)
+            chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
             continue
         closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)
         solution = trimmed(to_numpy(closed))
