@@ -1,9 +1,8 @@
 # %% [markdown]
 # # A gallery of failures
 #
-# Five problems on which plain EP finds no fixed point, and what every method makes of them. Each gets a table, printed
-# here, and a picture: `python examples/gallery.py [FOLDER]` writes them, by default into `docs/gallery`. The tables and
-# pictures of the page *A gallery of failures* are these. It takes some minutes, nearly all of them compilation.
+# Five problems on which plain EP finds no fixed point, and what every method makes of them: the tables and pictures of
+# the page of that name. `python examples/gallery.py [FOLDER]` takes some minutes, most of them compilation.
 
 # %%
 import itertools
