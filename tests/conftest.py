@@ -1,6 +1,7 @@
 """Every test runs in double precision, as the public entry points do."""
 
 import os
+from pathlib import Path
 
 # Most of the time here is spent compiling small programs once: quick code generation is worth more than quick code.
 os.environ.setdefault(
@@ -14,7 +15,20 @@ import jax
 import pytest
 
 
+#: compiled programs are forgotten when a process has grown to this many bytes
+LARGEST_PROCESS = 3_000_000_000
+
+
 @pytest.fixture(autouse=True)
 def _double_precision():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _bounded_memory():
+    """Thousands of compiled programs would take more memory than a small machine has."""
+    yield
+    statm = Path("/proc/self/statm")
+    if statm.exists() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > LARGEST_PROCESS:
+        jax.clear_caches()

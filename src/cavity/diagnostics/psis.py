@@ -55,7 +55,9 @@ def fit_pareto(excesses: np.ndarray) -> Pareto:
     number = np.arange(1, nodes + 1)
     b = 1.0 / y[-1] + (1.0 - np.sqrt(nodes / (number - 0.5))) / (3.0 * quartile)
     shapes = np.mean(np.log1p(-b[:, None] * y), axis=1)
-    log_likelihood = n * (np.log(-b / shapes) - shapes - 1.0)
+    # At b = 0 the tail is exponential, and −b/k(b) is the limit 1/mean.
+    ratio = np.where(shapes == 0, 1.0 / np.mean(y), -b / np.where(shapes == 0, 1.0, shapes))
+    log_likelihood = n * (np.log(ratio) - shapes - 1.0)
     weights = np.exp(log_likelihood - log_likelihood.max())
     best = float(weights @ b / weights.sum())
     shape = float(np.mean(np.log1p(-best * y)))

@@ -36,11 +36,16 @@ def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
     """Whether sweeps oscillate, creep or meet improper cavities again and again: too many would still be to make."""
     if residuals.size < GRACE:
         return False
-    recent, before = np.min(residuals[-WINDOW:]), np.min(residuals[-2 * WINDOW : -WINDOW])
+    recent, before = map(np.min, windows(residuals))
     if not np.isfinite(recent):
         return True
     with np.errstate(divide="ignore"):
         return not WORTH / WINDOW * np.log(before / recent) > np.log(recent / tol)
+
+
+def windows(residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The last residuals and those before them."""
+    return residuals[-WINDOW:], residuals[-2 * WINDOW : -WINDOW]
 
 
 def why_left(solution: Solution) -> str:
@@ -49,8 +54,8 @@ def why_left(solution: Solution) -> str:
     if solution.status is Status.SITES_SKIPPED:
         count = sum(int(np.isinf(own).sum()) for own in solution.site_mismatch)
         return f"improper cavities at {count} sites after {sweeps} sweeps"
-    recent = np.asarray(solution.residuals)[-2 * WINDOW :]
-    falling = recent.size > 1 and recent[-1] < 0.5 * recent[0]
+    recent, before = (np.min(own, initial=np.inf) for own in windows(np.asarray(solution.residuals)))
+    falling = bool(recent < 0.5 * before < np.inf)
     manner = "came nearer too slowly" if falling else "did not come nearer"
     return f"{manner}, mismatch {float(solution.mismatch):.1e} after {sweeps} sweeps"
 
