@@ -14,7 +14,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import jax
 import pytest
 
-
 #: compiled programs are forgotten when a process has grown to this many bytes
 LARGEST_PROCESS = 3_000_000_000
 
