@@ -33,8 +33,11 @@ def permuted(sets: np.ndarray, permutations: int, seed: int) -> np.ndarray:
 
 
 def infer(problem: cavity.Problem, method: cavity.Method | None = None, **options: Any) -> cavity.Solution:
-    """`cavity.infer`, which hands back its last sweep when interrupted; here such a result must not be recorded."""
-    found = cavity.infer(problem, method, **options)
+    """`cavity.infer` with plain EP, the documents' method, unless another is named.
+
+    It hands back its last sweep when interrupted; here such a result must not be recorded.
+    """
+    found = cavity.infer(problem, cavity.EP() if method is None else method, **options)
     if found.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return found
