@@ -68,8 +68,14 @@ class Way:
         self.rungs: list[Rung] = []
         self.sweeps = 0
 
-    def within(self) -> Limits:
-        """Limits of a rung: sweeps are counted on, and are given up when they lead nowhere."""
+    def within(self, patient: bool = False) -> Limits:
+        """Limits of a rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
+
+        Sites of many copies take short steps and creep: there nobody loses patience.
+        """
+        patient = patient or any(
+            group.multiplicity is not None and not group.at_most_one for group in self.problem.groups
+        )
         done, callback = self.sweeps, self.limits.callback
 
         def counted_on(solution: Solution) -> None:
@@ -79,7 +85,7 @@ class Way:
         return Limits(
             self.limits.deadline,
             None if callback is None else counted_on,
-            lambda residuals: is_hopeless(residuals, self.ladder.tol),
+            None if patient or creeping else lambda residuals: is_hopeless(residuals, self.ladder.tol),
         )
 
     def tried(self, name: str, run: Callable[[], Solution | None]) -> Solution | None:
@@ -95,9 +101,9 @@ class Way:
         self.sweeps += int(found.sweeps)
         return found
 
-    def swept(self, method: Method, init: Start | None) -> Solution | None:
+    def swept(self, method: Method, init: Start | None, patient: bool = False) -> Solution | None:
         """A rung of sweeps."""
-        return self.tried(str(method), lambda: drive(self.problem, method, init, self.key, self.within()))
+        return self.tried(str(method), lambda: drive(self.problem, method, init, self.key, self.within(patient)))
 
     def polished(self, solution: Solution) -> Solution | None:
         """Newton's method from where sweeps were left."""
@@ -149,7 +155,7 @@ def other_fixed_points(way: Way) -> Iterator[Solution | None]:
         try:
             for group in way.problem.groups:
                 method.projection.check(group.family, method.power)
-            yield way.swept(method, None)
+            yield way.swept(method, None, patient=True)
         except TypeError:  # a family or factor that this projection does not know
             continue
 
@@ -158,7 +164,8 @@ def climb(problem: Problem, ladder: Ladder, init: Start | None, key: jax.Array, 
     """The first fixed point found; the best state of EP's own kind where there is none, with its own status."""
     began, way, best = time.perf_counter(), Way(problem, ladder, key, limits), None
     for found in same_fixed_points(way, init):
-        if found is not None and is_better(found, best):
+        # A state on the way of the double loop is near nothing.
+        if found is not None and (found.converged or isinstance(found.method, Method)) and is_better(found, best):
             best = found
         if best is not None and (best.converged or best.status in FINAL):
             break
