@@ -73,9 +73,7 @@ class Way:
 
         Sites of many copies take short steps and creep: there nobody loses patience.
         """
-        patient = patient or any(
-            group.multiplicity is not None and not group.at_most_one for group in self.problem.groups
-        )
+        creeping = any(group.multiplicity is not None and not group.at_most_one for group in self.problem.groups)
         done, callback = self.sweeps, self.limits.callback
 
         def counted_on(solution: Solution) -> None:
