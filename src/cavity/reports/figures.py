@@ -40,7 +40,7 @@ STYLES: Mapping[str, Style] = {
     "ADF": Style(ORANGE, "-.", "*"),
     "Power EP": Style(PURPLE, ":", "P"),
     "Relaxed EP": Style(BLUE, "-", "o"),
-    "damped EP": Style(ORANGE, "-.", "*"),
+    "damped EP": Style(ORANGE, ":", "d"),
     "Restricted EP": Style(VERMILION, "--", "x"),
     "EP2": Style(PURPLE, ":", "+"),
     "Laplace": Style(BLUE, "-.", "s"),
