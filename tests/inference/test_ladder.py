@@ -8,7 +8,7 @@ from hard_clutter import HARD, scalar_mismatch
 from support import draw_clutter
 
 import cavity as cv
-from cavity.inference import ladder
+from cavity.inference import convergent, ladder
 from cavity.inference.ladder import is_hopeless
 
 EASY = cv.models.clutter(draw_clutter(0, 20))
@@ -69,6 +69,21 @@ def test_a_watched_run_makes_the_same_sweeps():
     unwatched, watched = cv.infer(HARD[0]), cv.infer(HARD[0], callback=lambda _: None)
     assert [rung[:3] for rung in watched.rungs] == [rung[:3] for rung in unwatched.rungs]
     assert len(watched.rungs) > 1 and watched.mean == unwatched.mean
+
+
+def test_an_interrupted_rung_ends_the_climb(monkeypatch):
+    """In the double loop as in sweeps; what is handed back is the best state of EP's own."""
+    monkeypatch.setattr(ladder.Way, "polished", lambda self, solution: None)
+    monkeypatch.setattr(convergent, "newton", lambda *args: None)
+
+    def interrupt(solution):
+        if not isinstance(solution.method, cv.Method):
+            raise KeyboardInterrupt
+
+    problem = next(problem for problem in HARD if not cv.infer(problem, cv.EP(damping=0.5)).converged)
+    stopped = cv.infer(problem, callback=interrupt)
+    assert stopped.status == "interrupted" and stopped.rungs[-1].method.startswith("ConvergentEP")
+    assert isinstance(stopped.method, cv.Method) and np.isfinite(stopped.log_evidence)
 
 
 def test_callbacks_count_sweeps_over_all_rungs():

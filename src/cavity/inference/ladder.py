@@ -161,26 +161,31 @@ def other_fixed_points(way: Way) -> Iterator[Solution | None]:
 def climb(problem: Problem, ladder: Ladder, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
     """The first fixed point found; the best state of EP's own kind where there is none, with its own status."""
     began, way, best = time.perf_counter(), Way(problem, ladder, key, limits), None
-    for found in same_fixed_points(way, init):
-        # A state on the way of the double loop is near nothing.
-        if found is not None and (found.converged or isinstance(found.method, Method)) and is_better(found, best):
-            best = found
-        if best is not None and (best.converged or best.status in FINAL):
-            break
-    assert best is not None
-    if ladder.compromise and not best.converged and best.status not in FINAL:
-        for found in other_fixed_points(way):
+    stopped = None
+    try:
+        for found in same_fixed_points(way, init):
+            if found is not None and (best is None or found.converged or is_nearer(found, best)):
+                best = found
             if found is not None and (found.converged or found.status in FINAL):
-                best = found if found.converged else best
+                stopped = found.status
                 break
+        assert best is not None
+        for found in other_fixed_points(way) if ladder.compromise and stopped is None else ():
+            if found is not None and (found.converged or found.status in FINAL):
+                best, stopped = found if found.converged else best, found.status
+                break
+    except KeyboardInterrupt:  # between two sweeps, or where there are none
+        if best is None:
+            raise
+        stopped = Status.INTERRUPTED
+    if stopped is not None and stopped in FINAL:
+        best = best.ended(stopped)
     changes: dict[str, Any] = {"rungs": tuple(way.rungs), "sweeps": np.asarray(way.sweeps)}
     if len(way.rungs) > 1:
         changes["seconds"] = np.asarray(time.perf_counter() - began)
     return dataclasses.replace(best, **changes)
 
 
-def is_better(found: Solution, best: Solution | None) -> bool:
-    """Whether a state is the one to hand back so far; what was interrupted is, because it is the last."""
-    if best is None or found.converged or found.status in FINAL:
-        return True
-    return bool(found.mismatch < best.mismatch or (not np.isfinite(best.mismatch) and np.isfinite(found.mismatch)))
+def is_nearer(found: Solution, best: Solution) -> bool:
+    """Whether a state of EP's own sweeps is nearer to a fixed point; one on the way of the double loop is near none."""
+    return isinstance(found.method, Method) and found.method.power == 1.0 and bool(found.mismatch < best.mismatch)
