@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 import cavity
-from cavity.experiments.base import Config, array, median, share
+from cavity.experiments.base import Config, Outcome, array, check_table, grade, median, share
 from cavity.experiments.workbench import infer
 from cavity.reports import Table
 
@@ -205,3 +205,18 @@ def contest_table(title: str, results: list[Any], note: str = "") -> Table:
         )
     heads = ("error %", "s.e.", "minus REP's", "s.e. of that", "settled", "median sweeps", "median w", "median setting")
     return Table(title, ("method", *heads), rows, note)
+
+
+def contest_outcome(groups: dict[str, list[Any]], titles: list[str], note: str) -> Outcome:
+    """A table for every group of splits, and whether REP beats EP and PEP on each."""
+    tables = [contest_table(title, runs) for title, runs in zip(titles, groups.values(), strict=True)]
+    tables[-1] = tables[-1]._replace(note=f"{note} {grids_in_words()}")
+    errors = {group: {name: column(runs, name, "error") for name in NAMES} for group, runs in groups.items()}
+    checks = {
+        f"{group}: REP's error is below {other}'s by two standard errors": beats(of["REP"], of[other])
+        for group, of in errors.items()
+        for other in ("EP", "PEP")
+    }
+    numbers = {group: {name: 100 * float(np.mean(e)) for name, e in of.items()} for group, of in errors.items()}
+    told = "; ".join(f"{group}: {', '.join(f'{m} {v:.1f}' for m, v in row.items())}" for group, row in numbers.items())
+    return Outcome((*tables, check_table(checks)), numbers, grade(checks), f"Test errors in %: {told}.")

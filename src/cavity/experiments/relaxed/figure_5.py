@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from cavity.datasets import load
-from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, check_table, grade, make_unit
+from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, make_unit
 from cavity.experiments.relaxed import DOCUMENT
 from cavity.experiments.relaxed.contest import (
     NAMES,
-    beats,
     column,
     contest,
-    contest_table,
-    grids_in_words,
+    contest_outcome,
     standard_error,
     standardised,
 )
@@ -54,28 +52,10 @@ def of_set(results: Results, name: str) -> list[Any]:
 
 
 def summarise(results: Results, config: Config) -> Outcome:
-    present = [name for name in (*SETS, BUNDLED) if of_set(results, name)]
+    groups = {name: runs for name in (*SETS, BUNDLED) if (runs := of_set(results, name))}
     rows = {unit.options["data"]: unit.options["rows"] for unit in units(config)}
-    tables = [
-        contest_table(f"{name}: {rows[name]} training rows, {len(runs)} splits", runs)
-        for name, runs in ((name, of_set(results, name)) for name in present)
-    ]
-    tables[-1] = tables[-1]._replace(
-        note=f"ε = {EPSILON}. Settled: the final run ended at a fixed point. " + grids_in_words()
-    )
-    checks = {
-        f"{name}: REP's error is below {other}'s by two standard errors": beats(
-            column(of_set(results, name), "REP", "error"), column(of_set(results, name), other, "error")
-        )
-        for name in present
-        for other in ("EP", "PEP")
-    }
-    numbers = {
-        name: {method: 100 * float(np.mean(column(of_set(results, name), method, "error"))) for method in NAMES}
-        for name in present
-    }
-    told = "; ".join(f"{name} {', '.join(f'{m} {v:.1f}' for m, v in row.items())}" for name, row in numbers.items())
-    return Outcome((*tables, check_table(checks)), numbers, grade(checks), f"Test errors in %: {told}.")
+    titles = [f"{name}: {rows[name]} training rows, {len(runs)} splits" for name, runs in groups.items()]
+    return contest_outcome(groups, titles, f"ε = {EPSILON}. Settled: the final run ended at a fixed point.")
 
 
 def draw(results: Results, outcome: Outcome, config: Config) -> Figure:

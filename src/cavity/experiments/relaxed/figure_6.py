@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from cavity.datasets import load
-from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, check_table, grade, make_unit
+from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, make_unit
 from cavity.experiments.relaxed import DOCUMENT
 from cavity.experiments.relaxed.contest import (
     NAMES,
-    beats,
     column,
     contest,
-    contest_table,
-    grids_in_words,
+    contest_outcome,
     standard_error,
     standardised,
 )
@@ -58,31 +56,15 @@ def at_rate(results: Results, rate: str) -> list[Any]:
 
 
 def summarise(results: Results, config: Config) -> Outcome:
-    rates = list(next(iter(results.values())))
-    count = len(results)
-    tables = [contest_table(f"{rate} flipped, {count} repeats", at_rate(results, rate)) for rate in rates]
-    tables[-1] = tables[-1]._replace(
-        note=f"ε is the rate plus {BASE}. Test labels are flipped too. " + grids_in_words()
-    )
-    checks = {
-        f"{rate} flipped: REP's error is below {other}'s by two standard errors": beats(
-            column(at_rate(results, rate), "REP", "error"), column(at_rate(results, rate), other, "error")
-        )
-        for rate in rates
-        for other in ("EP", "PEP")
-    }
-    numbers = {
-        rate: {name: 100 * float(np.mean(column(at_rate(results, rate), name, "error"))) for name in NAMES}
-        for rate in rates
-    }
-    told = "; ".join(f"{rate}: {', '.join(f'{m} {v:.1f}' for m, v in row.items())}" for rate, row in numbers.items())
-    return Outcome((*tables, check_table(checks)), numbers, grade(checks), f"Test errors in % at {told}.")
+    groups = {f"{rate} flipped": at_rate(results, rate) for rate in next(iter(results.values()))}
+    titles = [f"{group}, {len(results)} repeats" for group in groups]
+    return contest_outcome(groups, titles, f"ε is the rate plus {BASE}. Test labels are flipped too.")
 
 
 def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
     sheet, axes = figure(1, 1, width=6.5, height=4.6)
     ax = axes[0, 0]
-    rates = list(outcome.numbers)
+    rates = list(next(iter(results.values())))
     for name, style in zip(NAMES, ("EP", "damped EP", "Power EP", "Relaxed EP"), strict=True):
         errors = [100 * column(at_rate(results, rate), name, "error") for rate in rates]
         spread = [standard_error(e) for e in errors]
