@@ -29,7 +29,7 @@ def levels(config: Config) -> tuple[float, ...]:
 
 def weights(config: Config) -> tuple[float, ...]:
     """The c of REP."""
-    fine = (0.003, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.1, 0.3, 1.0, 3.0, PAPER_C)
+    fine = (0.0003, 0.003, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.1, 0.3, 1.0, 3.0, PAPER_C)
     return fine if config.size == "full" else (0.01, 0.04, PAPER_C)
 
 
