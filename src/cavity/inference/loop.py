@@ -120,6 +120,10 @@ def measure(problem: Problem, method: Method, state: State, key: jax.Array) -> R
     return Report(*(tuple(column) for column in zip(*columns, strict=True)))
 
 
+#: `measure`, followed once by the compiler however often a program has it
+measured = jax.jit(measure, inline=True)
+
+
 def joined(size: int, leaf: jax.Array) -> jax.Array:
     """Batches one after another, without what filled the last one up."""
     return leaf.reshape(-1, *leaf.shape[2:])[:size]
@@ -215,12 +219,12 @@ def advance(
             return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
 
         state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
-        report = measure(problem, method, state, key)
+        report = measured(problem, method, state, key)
         # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
         return state._replace(finished=finished), report
 
-    shape = jax.eval_shape(lambda: measure(problem, method, state, key))
+    shape = jax.eval_shape(lambda: measured(problem, method, state, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
     return state, report, log_evidence(problem, state.q, state.log_scales)
