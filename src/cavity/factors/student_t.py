@@ -10,7 +10,8 @@ from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.numerics import checks
-from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet
+from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
+from cavity.numerics.mixture_tails import Tilt
 from cavity.numerics.precision import float64
 from cavity.numerics.scale_mixture import tilt_of
 
@@ -40,14 +41,24 @@ class StudentT(Factor):
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
             return NotImplemented
-        mean, variance = family.coordinates(cavity)
-        df, spread = jnp.asarray(self.df, float), jnp.asarray(self.df, float) * jnp.asarray(self.scale, float) ** 2
-        alpha = 0.5 * power * (df + 1)
-        # About y, so that a large y takes no digits.
-        tilt = tilt_of(alpha, spread, mean - data, variance)
+        alpha, tilt, _ = self.mixture(cavity, data, power)
         log_z = tilt.log_z + power * self.log_peak() + 0.5 * jnp.log(alpha) - HALF_LOG_2PI - binet(alpha)
         pull, lift = tilt.pull + data * tilt.bend, tilt.lift + data * tilt.rise
         return as_tilted(tilt._replace(log_z=log_z, pull=pull, lift=lift))
+
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+        """log t(y) − α E[log(1 + x²/c)]: the mixture's E[log w] − ψ(α) in place of the last expectation."""
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        alpha, _, log_growth = self.mixture(cavity, data, 1.0)
+        return self.log_peak() + alpha * (log_growth + log_minus_digamma(alpha))
+
+    def mixture(self, cavity: jax.Array, data: Any, power: float) -> tuple[jax.Array, Tilt, jax.Array]:
+        """α, and what the mixture over scales makes of the cavity, about y so that a large y takes no digits."""
+        df, scale = jnp.asarray(self.df, float), jnp.asarray(self.scale, float)
+        alpha = 0.5 * power * (df + 1)
+        mean, variance = Gaussian().coordinates(cavity)
+        return alpha, *tilt_of(alpha, df * scale**2, mean - data, variance)
 
     @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:

@@ -100,10 +100,11 @@ def nodes_of(shape: Shape) -> Nodes:
     return Nodes(s, speed * step)
 
 
-def tilt_of(alpha: jax.Array, c: jax.Array, mean: jax.Array, variance: jax.Array) -> Tilt:
-    """What (1 + x²/c)^(−α) makes of N(mean, variance), but for a constant of log Z: here it is log ∫ exp L(s) ds.
+def tilt_of(alpha: jax.Array, c: jax.Array, mean: jax.Array, variance: jax.Array) -> tuple[Tilt, jax.Array]:
+    """What (1 + x²/c)^(−α) makes of N(mean, variance), and E s.
 
-    Add ½ log(α/2π) − ω(α), ω Binet's function. Derivatives in α and c are those of the sum on fixed nodes.
+    log Z lacks a constant: it is log ∫ exp L(s) ds, to which ½ log(α/2π) − ω(α) is to be added, ω Binet's function.
+    Derivatives in α and c are those of the sum on fixed nodes.
     """
     shape = Shape(alpha, 2.0 * alpha * variance / c, alpha * mean**2 / c)
     s, width = nodes_of(jax.lax.stop_gradient(shape))
@@ -123,7 +124,7 @@ def tilt_of(alpha: jax.Array, c: jax.Array, mean: jax.Array, variance: jax.Array
     varying = size * jnp.sum(share * deviation**2)
     squared = size * jnp.sum(share * moved**2)
     slope = mean / variance
-    return Tilt(
+    tilt = Tilt(
         log_z=largest + jnp.log(total),
         d1=-slope * all_moved,
         bend=(all_moved - varying) / variance,
@@ -132,3 +133,4 @@ def tilt_of(alpha: jax.Array, c: jax.Array, mean: jax.Array, variance: jax.Array
         lift=-slope * squared,
         ratio=all_kept + varying,
     )
+    return tilt, jnp.sum(share * s)
