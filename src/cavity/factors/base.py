@@ -63,8 +63,8 @@ class Factor:
         """
         return NotImplemented
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
-        """E[log t] under t(x) × cavity(x) in closed form, or NotImplemented where there is none."""
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+        """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known."""
         return NotImplemented
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:

@@ -67,7 +67,7 @@ class Clutter(Factor):
             return self.full(family, cavity, data)
         return NotImplemented
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """By the same one-dimensional integral as the moments of powers."""
         if not isinstance(family, Gaussian | SphericalGaussian):
             return NotImplemented

@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.factors.base import is_one
-from cavity.families.base import Tilted
+from cavity.factors.base import Factor, is_one
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import Gaussian
 from cavity.numerics import checks
+from cavity.numerics.edge import expected_log
 from cavity.numerics.follow import Slopes
 from cavity.numerics.mixture_tails import Levels, Tilt, shares
 from cavity.numerics.precision import is_traced
@@ -68,6 +70,17 @@ def as_tilted(tilt: Tilt) -> Tilted:
     """log Z, (d1, d2) and the site of a scalar Gaussian."""
     stats = jnp.stack([tilt.d1, -tilt.bend], axis=-1)
     return Tilted(tilt.log_z, stats, jnp.stack([tilt.pull, tilt.bend], axis=-1) / tilt.ratio[..., None])
+
+
+def expected_log_of_label(factor: Factor, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    """E[log t] under t × cavity for a likelihood of a label with an edge of width 1 at 0."""
+    if not isinstance(family, Gaussian):
+        return NotImplemented
+    mean, variance = family.coordinates(cavity)
+    tilted_mean, tilted_variance = family.coordinates(cavity + tilted.site)
+    return expected_log(
+        lambda f: factor.log_density(data * f, data), data * mean, variance, data * tilted_mean, tilted_variance
+    )
 
 
 def binary_prediction(log_probabilities: jax.Array, label_noise: Any) -> dict[str, jax.Array]:

@@ -60,6 +60,16 @@ class Poisson(Factor):
 
         return as_tilted(follow(lambda f: slopes(f, count), power, mean, variance, modes, scales, change))
 
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+        """y E f − E e^f − log y!, where E e^f = y − (log Z)' by parts; in the form of `slopes` for a large count."""
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        count, slope = jnp.asarray(data, float), tilted.stats[0]
+        y = jnp.where(count > 0, count, 1.0)
+        peak = -HALF_LOG_2PI - 0.5 * jnp.log(y) - binet(y)
+        return slope + jnp.where(count > 0, y * (mean + variance * slope - jnp.log(y)) + peak, 0.0)
+
     @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Mean e^(m + v/2) and variance of the count for a latent N(m, v): that of the count plus that of the rate."""

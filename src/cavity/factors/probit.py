@@ -12,6 +12,7 @@ from cavity.factors.label_noise import (
     as_tilted,
     binary_prediction,
     check_binary,
+    expected_log_of_label,
     noise_levels,
     noisy_log,
     noisy_slopes,
@@ -70,6 +71,9 @@ class Probit(Factor):
             centres, scales = places(mean, variance, power, self.label_noise)
             tilt = follow(noisy_slopes(slopes, self.label_noise), power, mean, variance, centres, scales)
         return as_tilted(mirrored(tilt, data))
+
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+        return expected_log_of_label(self, family, cavity, data, tilted)
 
     @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:

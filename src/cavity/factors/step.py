@@ -47,7 +47,7 @@ class Step(Factor):
         tilt = mixed(threshold(data * mean, variance, 0.0), variance, powered_levels(self.label_noise, power))
         return as_tilted(mirrored(tilt, data))
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """π log(1 − ε) + (1 − π) log ε, with π = (1 − ε) Φ(z)/Z the share of the right side; 0 for ε = 0."""
         if not isinstance(family, Gaussian):
             return NotImplemented

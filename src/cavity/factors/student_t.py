@@ -46,7 +46,7 @@ class StudentT(Factor):
         pull, lift = tilt.pull + data * tilt.bend, tilt.lift + data * tilt.rise
         return as_tilted(tilt._replace(log_z=log_z, pull=pull, lift=lift))
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """log t(y) − α E[log(1 + x²/c)]: the mixture's E[log w] − ψ(α) in place of the last expectation."""
         if not isinstance(family, Gaussian):
             return NotImplemented

@@ -11,7 +11,8 @@ d1 of log Z in h and the variance ratio ρ of tilted to relaxed cavity,
 The search is local and starts at the site's last strength, which it remembers: a global one jumps between them.
 """
 
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.inference.projection import Integrals, Projected, Projection, projection
+from cavity.moments.base import Info
 from cavity.numerics.differences import log_excess
 
 PENALTIES, FORMS = ("natural", "strength"), ("mean", "message")
@@ -28,8 +30,9 @@ NEAR = 1e-3
 #: points of the search, relative to the last strength, and in natural units where that is 0
 AROUND = (0.0, 0.25, 0.5, 1.0 - NEAR, 1.0, 1.0 + NEAR, 2.0, 4.0)
 FROM_ZERO = (0.0, 1e-6, 1e-3, 0.01, 0.1, 0.3, 1.0, 3.0)
-#: place of the last strength among the first
+#: place of the last strength among the first, and the order in which they are looked at
 CENTRE = AROUND.index(1.0)
+FROM_CENTRE = (4, 3, 5, 2, 6, 1, 7, 0)
 
 
 @projection("c")
@@ -68,15 +71,33 @@ class Relaxed(Projection):
     def apply(
         self, family: Family, integrals: Integrals, cavity: jax.Array, site: jax.Array, memory: jax.Array
     ) -> Projected:
-        variance = 1.0 / cavity[1]
-        direction = self.direction(site)
-        last = memory[0]
-        unit = variance if self.form == "mean" else 1.0
+        direction, last = self.direction(site), memory[0]
+        unit = 1.0 / cavity[1] if self.form == "mean" else 1.0
         points = jnp.where(last > 0, last * jnp.asarray(AROUND), jnp.asarray(FROM_ZERO) / unit)
-        costs = jax.vmap(lambda b: self.cost(family, integrals, cavity, site, b))(points)
-        strength = local_minimum(points, costs, last)
+        order = jnp.where(last > 0, jnp.asarray(FROM_CENTRE), jnp.arange(len(FROM_ZERO)))
+
+        def look(now: Search) -> Search:
+            # Points until the search is decided, then the strength found: the program holds the integrals once.
+            strength = jnp.where(now.decided, now.strength, points[order[now.looks]])
+            cost, integrated = self.cost(family, integrals, cavity, site, strength)
+            costs = jnp.where(now.decided, now.costs, now.costs.at[order[now.looks]].set(cost))
+            found = local_minimum(points, costs, last)
+            keep = now.decided | (now.looks == 0)
+            kept = jax.tree.map(partial(jnp.where, keep), integrated, now.kept)
+            decided = is_decided(costs, last, now.looks + 1) | (now.looks + 1 == points.size)
+            # The first look of a site without strength is at none.
+            done = now.decided | (decided & (last == 0) & (found == 0))
+            strength = jnp.where(now.decided, now.strength, found)
+            return Search(now.looks + 1, costs, strength, decided | now.decided, done, kept)
+
+        blank = jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(lambda: integrals.tilt(cavity))
+        )
+        no, nothing = jnp.zeros((), bool), jnp.full(points.shape, jnp.inf)
+        begun = Search(jnp.zeros((), int), nothing, jnp.zeros(()), no, no, blank)
+        ended = jax.lax.while_loop(lambda now: ~now.done, look, begun)
+        (tilted, info), strength = ended.kept, ended.strength
         relaxed = cavity + strength * direction
-        tilted, info = integrals.tilt(relaxed)
         drift = family.distance(relaxed + site, cavity + last * direction + site)
         return Projected(relaxed, tilted.log_z, tilted.site, strength > 0, strength[None], drift, info)
 
@@ -90,13 +111,16 @@ class Relaxed(Projection):
 
     def cost(
         self, family: Family, integrals: Integrals, cavity: jax.Array, site: jax.Array, strength: jax.Array
-    ) -> jax.Array:
-        """Q(b); infinite where the relaxed cavity or the new q would be improper, or t r cavity has no moments."""
+    ) -> tuple[jax.Array, tuple[Tilted, Info]]:
+        """Q(b), and the tilted moments it is made of.
+
+        Infinite where the relaxed cavity or the new q would be improper, or t r cavity has no moments.
+        """
         relaxed = cavity + strength * self.direction(site)
         proper = family.is_proper(relaxed)
         relaxed = jnp.where(proper, relaxed, cavity)
-        tilted, _ = integrals.tilt(relaxed)
-        value = integrals.expected_log(relaxed) - tilted.log_z
+        tilted, info = integrals.tilt(relaxed)
+        value = integrals.expected_log(relaxed, tilted) - tilted.log_z
         if self.sequential:
             # KL(t r cavity ‖ q r) for the old q = cavity × site.
             mean = family.moments(relaxed + tilted.site)
@@ -106,7 +130,7 @@ class Relaxed(Projection):
             value = value - 0.5 * log_excess(change, 1.0 + change) - 0.5 * tilted.stats[0] ** 2 / relaxed[1]
         proper = proper & family.is_proper(cavity + tilted.site)
         value = value + self.c * self.size(cavity, strength * self.direction(site), strength)
-        return jnp.where(proper & jnp.isfinite(value), value, jnp.inf)
+        return jnp.where(proper & jnp.isfinite(value), value, jnp.inf), (tilted, info)
 
     def size(self, cavity: jax.Array, relaxation: jax.Array, strength: jax.Array) -> jax.Array:
         """The penalty of r."""
@@ -116,13 +140,39 @@ class Relaxed(Projection):
         return jnp.abs(relaxation[0]) * variance**0.5 + 0.5 * jnp.abs(relaxation[1]) * variance
 
 
+class Search(NamedTuple):
+    """A search for a strength on its way.
+
+    looks: integrals made. costs: of the points looked at, infinite for others. strength: found so far. decided: it will
+    not change. kept: the tilted moments at the first point, then at the strength.
+    """
+
+    looks: jax.Array
+    costs: jax.Array
+    strength: jax.Array
+    decided: jax.Array
+    done: jax.Array
+    kept: tuple[Tilted, Info]
+
+
+def is_decided(costs: jax.Array, last: jax.Array, looks: jax.Array) -> jax.Array:
+    """Whether the first looks tell where the search ends: at 0, or at a Newton step from a lowest centre."""
+    costs = possible(costs)
+    lowest = (costs[CENTRE - 1] >= costs[CENTRE]) & (costs[CENTRE + 1] >= costs[CENTRE])
+    return jnp.where(last > 0, lowest & (looks >= 3), (costs[1] >= costs[0]) & (looks >= 2))
+
+
+def possible(costs: jax.Array) -> jax.Array:
+    """Costs without infinities. No relaxation is always possible: what is not leads down towards it."""
+    return jnp.where(jnp.isfinite(costs), costs, 1e300 * (1.0 + jnp.arange(costs.size)))
+
+
 def local_minimum(points: jax.Array, costs: jax.Array, last: jax.Array) -> jax.Array:
     """Downhill from the last strength: a Newton step where it lies lowest among its neighbours, else the first dip.
 
     The slope and curvature of the Newton step are differences of the central costs, NEAR apart.
     """
-    # No relaxation is always possible: what is not leads down towards it.
-    costs = jnp.where(jnp.isfinite(costs), costs, 1e300 * (1.0 + jnp.arange(points.size)))
+    costs = possible(costs)
     start = jnp.where(last > 0, CENTRE, 0)
     place, end = jnp.arange(points.size), jnp.ones(1, bool)
     lowest_of_left = jnp.concatenate([end, costs[:-1] >= costs[1:]])

@@ -69,7 +69,7 @@ def attempt(method: Method, group: SiteGroup, local: jax.Array, rows: Rows, key:
         moments, factor, data = group.moments, group.factor, rows.data
         integrals = Integrals(
             lambda cavity: moments.tilt(moments.init(), factor, family, cavity, data, method.power, site_key),
-            lambda cavity: moments.expected_log(moments.init(), factor, family, cavity, data, site_key),
+            lambda cavity, tilted: moments.expected_log(moments.init(), factor, family, cavity, data, site_key, tilted),
         )
         return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
 

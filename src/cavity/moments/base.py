@@ -34,10 +34,17 @@ class Moments(ABC):
         """Moments of factor**power × cavity for one site. `key` is the site's own, the same in every sweep."""
 
     def expected_log(
-        self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, key: jax.Array
+        self,
+        state: Any,
+        factor: Factor,
+        family: Family,
+        cavity: jax.Array,
+        data: Any,
+        key: jax.Array,
+        tilted: Tilted,
     ) -> jax.Array:
         """E[log t] under factor × cavity: in closed form where the factor has one, else ∂ log Z/∂power at power 1."""
-        known = factor.expected_log(family, cavity, data)
+        known = factor.expected_log(family, cavity, data, tilted)
         if known is not NotImplemented:
             return known
 
