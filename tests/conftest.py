@@ -1,6 +1,7 @@
 """Every test runs in double precision, as the public entry points do."""
 
 import os
+import tempfile
 from pathlib import Path
 
 # Most of the time here is spent compiling small programs once: quick code generation is worth more than quick code.
@@ -10,6 +11,11 @@ os.environ.setdefault(
 )
 # Two test processes share two cores: more threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What one process has compiled the other need not: the first to come makes the folder, which goes when it ends.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    COMPILED = tempfile.TemporaryDirectory(prefix="cavity-compiled-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 import jax
 import pytest

@@ -101,7 +101,7 @@ def recomputed_mismatch(x, w, solution):
     return np.maximum(moved, np.abs(np.log((within + between) / q_variance))).max(-1)
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 5])
+@pytest.mark.parametrize("dimension", [1, 5])
 def test_two_thousand_random_sets_end_truthfully(dimension):
     """No exception, no NaN, and every claim of convergence holds when recomputed outside the loop."""
     converged = []
@@ -133,7 +133,7 @@ def gaussian_kl(mean, covariance, other_mean, other_covariance):
     return 0.5 * (trace + quadratic - mean.shape[-1] + log_det)
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 5])
+@pytest.mark.parametrize("dimension", [1, 5])
 def test_against_enumeration_of_all_assignments(dimension):
     """n ≤ 14: mean, covariance, evidence; the full Gaussian is at least as close as the spherical on 80 % of the sets.
 
