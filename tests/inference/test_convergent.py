@@ -46,6 +46,21 @@ def test_the_energy_never_rises(power):
     assert settled.converged and found[-1] >= -float(settled.log_evidence) - 1e-6
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_inner_maximum_on_the_border_of_proper_cavities(seed):
+    """A wide prior over labels: steps that end anywhere on the border let the energy rise, and never arrive."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=16)
+    kernel = 81.0 * np.exp(-0.5 * (x[:, None] - x) ** 2)
+    labels = np.where(rng.random(16) < 0.2, -1.0, 1.0) * np.where(np.sin(2 * x) > 0, 1.0, -1.0)
+    problem = cv.models.latent_gaussian(labels, cv.factors.Probit(), kernel_matrix=kernel)
+    found, _ = energies(problem, 1.0, 12)
+    assert np.all(np.diff(found) < 0)
+    settled, plain = cv.infer(problem, cv.ConvergentEP()), cv.infer(problem, cv.EP())
+    assert settled.converged and plain.converged
+    assert settled.log_evidence == pytest.approx(plain.log_evidence, abs=1e-8)
+
+
 def test_power_solutions_are_those_of_power_ep():
     problem = HARD[1]
     swept, found = cv.infer(problem, cv.PowerEP(0.5)), cv.infer(problem, cv.ConvergentEP(power=0.5))

@@ -8,23 +8,33 @@ The inner problem is concave in η and is solved by Newton's method with a line 
 of q(η) never raises E, because A and log Z̃ are convex (CCCP). At a fixed point γ, q and all tilted moments agree: it is
 one of EP, and E = −log evidence. Sites may be negative. Near the end the outer steps creep, so Newton's method on the
 equations of EP is tried now and then.
+
+The maximum over η may lie where a cavity γ − p η stops being proper, because the factor alone keeps log Z̃ finite there.
+Newton's steps then end at the border, anywhere along it. Such a problem is solved again from flat sites with the
+divergence of the cavity from γ added, Σ (wᵢ/p) ρ [A(c) − A(γ) − ∇A(γ)·(c − γ)], for ever smaller ρ.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from cavity.families.base import Family
 from cavity.inference.loop import refresh
 from cavity.inference.newton import Look, added, equations, look, marginals_of, natural_steps
 from cavity.inference.problem import Problem
 
 #: candidates of an inner minimisation, its shortest share of a step, the decrease of its value at which it is done
 TURNS, SHORTEST, SMALLEST = 150, 1e-9, 1e-12
+#: the decrease at which it is done for a rho that is not the last
+ROUGH = 1e-5
 #: share of sites kept while looking for a start with proper cavities, and how often
 SHRINK, SHRINKINGS = 0.7, 30
 #: an inner step is taken if it gives this share of the decrease its slope promises
 SUFFICIENT = 1e-4
+#: a step shorter than this has met the border; ρ to begin with, its ratio from one to the next, and the last
+STUCK, FIRST, RATIO, LAST = 1e-3, 0.1, 0.1, 1e-8
 
 
 class Point(NamedTuple):
@@ -36,19 +46,49 @@ class Point(NamedTuple):
     value: jax.Array
 
 
-def at(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites: tuple[jax.Array, ...], key: Any) -> Point:
+def at(
+    problem: Problem,
+    power: float,
+    gamma: tuple[jax.Array, ...],
+    sites: tuple[jax.Array, ...],
+    key: Any,
+    rho: jax.Array | float = 0.0,
+) -> Point:
     """The inner problem at `sites`; an infinite value where q or a cavity is improper."""
     q = refresh(problem, sites)
     marginals = marginals_of(problem, q)
     value = problem.posterior.log_partition(q)
     feasible, looks = problem.posterior.is_proper(q), []
     for number, (group, own, seen, surrogate) in enumerate(zip(problem.groups, sites, marginals, gamma, strict=True)):
-        found = look(group, number, seen, surrogate - power * own, power, key)
+        cavities = surrogate - power * own
+        found = look(group, number, seen, cavities, power, key)
+        away, stiffness, divergence = jax.vmap(partial(drawn_back, group.family))(seen, cavities, surrogate)
+        found = found._replace(
+            gap=found.gap + rho * away,
+            spread=found.spread + rho * stiffness,
+            log_partition=found.log_partition + rho * divergence,
+        )
         held = group.copies > 0
         value = value + jnp.sum(jnp.where(held, group.copies * found.log_partition, 0.0)) / power
         feasible = feasible & jnp.all(found.usable)
         looks.append(found)
     return Point(sites, q, tuple(looks), jnp.where(feasible & jnp.isfinite(value), value, jnp.inf))
+
+
+def drawn_back(
+    family: Family, marginal: jax.Array, cavity: jax.Array, surrogate: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What the divergence of a cavity from its surrogate marginal adds to gap, spread and value; zeros if improper."""
+    cavity = jnp.where(family.is_proper(cavity), cavity, surrogate)
+
+    def moments(x: jax.Array) -> jax.Array:
+        return family.local_moments(marginal, cavity + family.from_local(marginal, x))
+
+    origin = jnp.zeros(family.local_size)
+    begun, slope = jax.jvp(family.log_partition, (surrogate,), (cavity - surrogate,))
+    divergence = family.log_partition(cavity) - begun - slope
+    away = moments(origin) - family.local_moments(marginal, surrogate)
+    return away, jax.jacfwd(moments)(origin), divergence
 
 
 def inner_step(problem: Problem, power: float, now: Point) -> tuple[tuple[jax.Array, ...], jax.Array]:
@@ -68,6 +108,7 @@ class Inner(NamedTuple):
     """An inner minimisation on its way: the best point, the step tried from it and what its slope promises.
 
     share: of the step; before a feasible point is found, of the sites it begins with. rounds: steps taken.
+    rho: the weight of the divergence of the cavities from γ.
     """
 
     sites: tuple[jax.Array, ...]
@@ -78,6 +119,7 @@ class Inner(NamedTuple):
     share: jax.Array
     rounds: jax.Array
     turns: jax.Array
+    rho: jax.Array
     done: jax.Array
 
 
@@ -92,22 +134,44 @@ def minimise(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites
         searching = now.rounds == 0
         scale = jnp.where(searching & (now.turns > SHRINKINGS), 0.0, now.share)
         candidate = added(tuple(jnp.where(searching, 0.0, own) for own in now.sites), now.steps, scale)
-        point = at(problem, power, gamma, candidate, key)
+        point = at(problem, power, gamma, candidate, key, now.rho)
         target = jnp.where(searching, jnp.inf, now.value - SUFFICIENT * now.share * now.promised)
         enough = jnp.where(searching, jnp.isfinite(point.value), point.value <= target)
 
         def taken() -> Inner:
             steps, promised = inner_step(problem, power, point)
-            settled = ~searching & (now.value - point.value <= SMALLEST * (1.0 + jnp.abs(now.value)))
-            marginals = marginals_of(problem, point.q)
-            one = jnp.ones(())
+            between = now.rho > LAST
+            little = jnp.where(between, ROUGH, SMALLEST) * (1.0 + jnp.abs(point.value))
+            settled = ~searching & (now.value - point.value <= little)
+            marginals, one = marginals_of(problem, point.q), jnp.ones(())
+            # The next rho is another problem: its value at the same sites is found by a step of no length.
+            eased = settled & between
             return Inner(
-                point.sites, marginals, point.value, steps, promised, one, now.rounds + 1, now.turns + 1, settled
+                sites=point.sites,
+                marginals=marginals,
+                value=jnp.where(eased, jnp.inf, point.value),
+                steps=tuple(jnp.where(eased, 0.0, step) for step in steps),
+                promised=jnp.where(eased, 0.0, promised),
+                share=one,
+                rounds=now.rounds + 1,
+                turns=now.turns + 1,
+                rho=jnp.where(eased, RATIO * now.rho, now.rho),
+                done=settled & ~between,
             )
 
         def shortened() -> Inner:
             share = now.share * jnp.where(searching, SHRINK, 0.5)
-            return now._replace(share=share, turns=now.turns + 1, done=~searching & (share < SHORTEST))
+            met = ~searching & (share < STUCK) & (now.rho == 0.0)
+            return now._replace(
+                sites=tuple(jnp.where(met, 0.0, own) for own in now.sites),
+                steps=tuple(jnp.where(met, 0.0, step) for step in now.steps),
+                value=jnp.where(met, jnp.inf, now.value),
+                promised=jnp.where(met, 0.0, now.promised),
+                share=jnp.where(met, 1.0, share),
+                rho=jnp.where(met, FIRST, now.rho),
+                turns=now.turns + 1,
+                done=~searching & (share < SHORTEST),
+            )
 
         return jax.lax.cond(enough, taken, shortened)
 
@@ -115,7 +179,8 @@ def minimise(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites
         return ~now.done & (now.turns < TURNS)
 
     number, value = jnp.zeros((), int), jnp.full((), jnp.inf)
-    begun = Inner(sites, gamma, value, sites, jnp.zeros(()), jnp.ones(()), number, number, jnp.zeros((), bool))
+    zero, one = jnp.zeros(()), jnp.ones(())
+    begun = Inner(sites, gamma, value, sites, zero, one, number, number, zero, jnp.zeros((), bool))
     return jax.lax.while_loop(going, turn, begun)
 
 
