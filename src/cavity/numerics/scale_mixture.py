@@ -14,7 +14,8 @@ Under these weights b = κ e^s/(1 + κ e^s), the share of the way from m to 0 th
 
 sums of terms of one sign but for the middle one, where a negative site comes from. The integrand is analytic and falls
 at least exponentially, so equally spaced nodes are enough once the long left tail e^(αs) is folded up by
-s = y − exp(y₀ − y), y₀ to the left of all else.
+s = y − exp(y₀ − y), y₀ to the left of all else. Two narrow modes far apart are not resolved: at df = 1000 an
+observation 80 deviations away may cost the variance all but three or four digits.
 """
 
 from typing import NamedTuple
@@ -108,7 +109,6 @@ def tilt_of(alpha: jax.Array, c: jax.Array, mean: jax.Array, variance: jax.Array
     """
     shape = Shape(alpha, 2.0 * alpha * variance / c, alpha * mean**2 / c)
     s, width = nodes_of(jax.lax.stop_gradient(shape))
-    s, width = jax.lax.stop_gradient((s, width))
     log_mass, _ = shape.log_mass(s)
     largest = jax.lax.stop_gradient(jnp.max(log_mass))
     mass = width * jnp.exp(log_mass - largest)
