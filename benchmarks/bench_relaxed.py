@@ -23,6 +23,7 @@ def problems(n: int) -> dict[str, cv.Problem]:
         "probit": (factors.Probit(0.1), labels),
         "logistic": (factors.Logistic(), labels),
         "student-t": (factors.StudentT(0.1, 4.0), f + 0.1 * rng.standard_t(4, n)),
+        "ordinal": (factors.OrdinalProbit([-0.5, 0.0, 0.6], 0.3), np.digitize(f, [-0.5, 0.0, 0.6]).astype(float)),
         "poisson": (factors.Poisson(), rng.poisson(np.exp(f)).astype(float)),
     }
     return {name: cv.models.latent_gaussian(y, t, kernel_matrix=kernel) for name, (t, y) in seen.items()}

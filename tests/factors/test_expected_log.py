@@ -41,6 +41,12 @@ def both(factor, data):
         (factors.Poisson(), 0.0),
         (factors.StudentT(0.3, 2.0), 1.5),
         (factors.Step(0.2), 1.0),
+        (factors.OrdinalProbit([-1.0, 2.0]), 0),
+        (factors.OrdinalProbit([-1.0, 2.0]), 1),
+        (factors.OrdinalProbit([-1.0, 2.0], 0.5), 2),
+        (factors.OrdinalProbit([-40.0, 25.0], 2.0), 1),
+        (factors.OrdinalProbit([-1e3, 25.0]), 1),
+        (factors.OrdinalProbit([0.1, 0.11]), 1),
     ],
     ids=str,
 )
@@ -56,5 +62,6 @@ def test_other_families_have_none():
         factors.Poisson(),
         factors.StudentT(1.0, 4.0),
         factors.Step(0.1),
+        factors.OrdinalProbit([0.0]),
     ):
         assert factor.expected_log(Beta(), jnp.ones(2), 1.0, None) is NotImplemented

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cavity.numerics import interval as interval_module
 from cavity.numerics import normal
-from cavity.numerics.interval import Interval
+from cavity.numerics.interval import Interval, log_interval
 from cavity.numerics.normal import OneSided, log_ndtr, mills
 
 # Compiled, because that is how they are used and because a compiler may undo what protects digits.
@@ -61,6 +61,14 @@ def test_interval_against_table(field):
     (a, b), true = table("interval")
     found = getattr(interval(a, b), field)
     assert relative_error(found, true[Interval._fields.index(field)]).max() < 1e-13
+
+
+def test_the_logarithm_alone_against_table():
+    (a, b), true = table("interval")
+    a, b = np.clip(a, -1e100, 1e100), np.clip(b, -1e100, 1e100)
+    found, (slope, _, _) = log_interval(a, b, b - a), jax.vmap(jax.grad(log_interval, (0, 1, 2)))(a, b, b - a)
+    assert relative_error(found, true[0]).max() < 1e-13
+    assert np.isfinite(slope).all()
 
 
 def test_values_at_infinity():

@@ -11,8 +11,9 @@ from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.numerics import checks
+from cavity.numerics.edge import expected_log
 from cavity.numerics.follow import Slopes, falling_root, follow
-from cavity.numerics.interval import HUGE, interval
+from cavity.numerics.interval import HUGE, interval, log_interval
 from cavity.numerics.precision import float64, is_traced
 
 
@@ -67,7 +68,7 @@ class OrdinalProbit(Factor):
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         lower, upper = self.bounds(data)
         width = (upper - lower) / self.scale
-        return interval((lower - x) / self.scale, (upper - x) / self.scale, width=width).log_z
+        return log_interval((lower - x) / self.scale, (upper - x) / self.scale, width)
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
@@ -88,6 +89,25 @@ class OrdinalProbit(Factor):
         nu = (lost * anchor / total + (t.variance * t.mean + lost * shift) / scale) / ratio
         stats = jnp.stack([t.mean / scale, -lost / total], axis=-1)
         return Tilted(t.log_z, stats, jnp.stack([nu, lost / total / ratio], axis=-1))
+
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+        """E[log t], in units of s from the middle of the interval, or from the only threshold of an outermost class."""
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        lower, upper = self.bounds(data)
+        first, last = lower <= -HUGE, upper >= HUGE
+        centre = jnp.where(first, upper, jnp.where(last, lower, 0.5 * (lower + upper)))
+        half_width = jnp.where(first | last, 0.0, 0.5 * (upper - lower) / self.scale)
+        mean, variance = family.coordinates(cavity)
+        tilted_mean, tilted_variance = family.coordinates(cavity + tilted.site)
+        return expected_log(
+            lambda f: self.log_density(centre + self.scale * f, data),
+            (mean - centre) / self.scale,
+            variance / self.scale**2,
+            (tilted_mean - centre) / self.scale,
+            tilted_variance / self.scale**2,
+            half_width,
+        )
 
     @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:

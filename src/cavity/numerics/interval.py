@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.numerics.normal import FAR, density, tail_ratios, upper_tail
+from cavity.numerics.normal import FAR, density, log_ndtr, tail_ratios, upper_tail
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -32,6 +32,8 @@ _FALL = 50.0
 _WIDE = 3.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _NODES, _WEIGHTS = 0.5 * (1 + _NODES), 0.5 * _WEIGHTS
+_FEW_NODES, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
+_FEW_NODES, _FEW_WEIGHTS = 0.5 * (1 + _FEW_NODES), 0.5 * _FEW_WEIGHTS
 _POWERS = np.stack([_WEIGHTS, _WEIGHTS * _NODES, _WEIGHTS * _NODES**2], axis=1)
 
 
@@ -90,6 +92,22 @@ def interval(a: jax.Array, b: jax.Array, width: jax.Array | None = None) -> Inte
         variance=variance,
         precision_gain=gain,
     )
+
+
+def log_interval(a: jax.Array, b: jax.Array, width: jax.Array) -> jax.Array:
+    """log(Φ(b) − Φ(a)) alone, at a fraction of the cost of all moments; bounds finite, arguments as for `interval`.
+
+    In the reflected frame it is log Φ(−near) + log(1 − Φ(−far)/Φ(−near)), which does not cancel unless the interval is
+    short against the scale on which the density falls; there a few Gauss–Legendre nodes are exact.
+    """
+    flip = a + b < 0
+    near, far = jnp.where(flip, -b, a), jnp.where(flip, -a, b)
+    short = jnp.maximum(width, 0.5 * width * (near + far)) < 0.5
+    u = jnp.where(short, width, 0.25)[..., None] * _FEW_NODES
+    total = jnp.exp(-u * (jnp.where(short, near, 0.0)[..., None] + 0.5 * u)) @ _FEW_WEIGHTS
+    log_short = -0.5 * near * near - _LOG_SQRT_2PI + jnp.log(jnp.where(short, width, 1.0) * total)
+    whole, cut = log_ndtr(jnp.where(short, 0.0, -near)), log_ndtr(jnp.where(short, -1.0, -far))
+    return jnp.where(short, log_short, whole + jnp.log1p(-jnp.exp(cut - whole)))
 
 
 def _tail(near: jax.Array) -> _Moments:
