@@ -143,7 +143,7 @@ def test_densities_are_only_a_scale():
 
 
 def test_power_ep_by_quadrature_and_the_error_without():
-    problem = cv.models.mixture_weights(draw(2, n=15))
+    problem = cv.models.mixture_weights(draw(2, n=6))
     with pytest.raises(cv.factors.MissingClosedForm, match="Dirichlet with power 1"):
         cv.infer(problem, cv.PowerEP(0.5))
     by_quadrature = cv.infer(problem.with_moments(cv.Quadrature()), cv.EP())

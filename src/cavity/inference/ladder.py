@@ -26,8 +26,10 @@ GRACE, WINDOW = 24, 8
 WORTH = 40
 #: how a run ends that no other method can mend: nothing is integrated, or nobody waits any more
 FINAL = (Status.NONFINITE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
-#: step and sweeps of the second rung; weights of relaxation
-DAMPING, DAMPED_SWEEPS, WEIGHTS = 0.5, 200, (0.1, 0.01)
+#: step and sweeps of the second rung
+DAMPING, DAMPED_SWEEPS = 0.5, 200
+#: weights of relaxation, and sweeps with each
+WEIGHTS, RELAXED_SWEEPS = (0.1, 0.01), 300
 #: power whose solution the double loop starts from, sweeps to find it, outer steps from each start
 POWER, POWER_SWEEPS, OUTER_STEPS = 0.5, 300, 120
 
@@ -148,12 +150,14 @@ def same_fixed_points(way: Way, init: Start | None) -> Iterator[Solution | None]
 
 
 def other_fixed_points(way: Way) -> Iterator[Solution | None]:
-    """Rungs that end somewhere else."""
-    for method in (*(RelaxedEP(c, tol=way.ladder.tol) for c in WEIGHTS), RestrictedEP(tol=way.ladder.tol)):
+    """Rungs that end somewhere else; with the last of them there is nothing to lose patience for."""
+    tol = way.ladder.tol
+    relaxed = [RelaxedEP(c, tol=tol, max_sweeps=RELAXED_SWEEPS) for c in WEIGHTS]
+    for method in (*relaxed, RestrictedEP(tol=tol)):
         try:
             for group in way.problem.groups:
                 method.projection.check(group.family, method.power)
-            yield way.swept(method, None, patient=True)
+            yield way.swept(method, None, patient=method not in relaxed)
         except TypeError:  # a family or factor that this projection does not know
             continue
 

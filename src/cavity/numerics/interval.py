@@ -6,8 +6,9 @@ X ~ N(0, 1) given a < X < b. After a reflection the bound `near` is the one clos
 
 which falls by exp(−δ), δ = (b² − a²)/2 ≥ 0, across the interval. Three forms cover the plane:
 
-* tail (near ≥ 0, δ ≥ 50): the far bound is invisible in double precision; the one-sided ratios of `normal` serve.
-* narrow (near ≥ 0 and δ < 50, or near < 0 and w ≤ 3): Gauss–Legendre nodes in U/w. All weights are positive, so log Z,
+* tail (near ≥ 0, δ ≥ 8): the one-sided moments of `normal` above near, less those above the far bound, whose share
+  ρ = Q(far)/Q(near) is less than 1/2000.
+* narrow (near ≥ 0 and δ < 8, or near < 0 and w ≤ 3): Gauss–Legendre nodes in U/w. All weights are positive, so log Z,
   E U and E U² keep their relative accuracy where differences of φ and Φ lose theirs; Var U = E U² − (E U)²
   is never less than a sixth of E U² here, so it keeps its own.
 * wide (near < 0, w > 3): with n = |near|, Z = 1 − Q(n) − Q(b), E X = φ(n) (1 − e^{−δ}) / Z and
@@ -28,9 +29,9 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 # A bound at this distance is at infinity; using it in place of ∞ keeps ∞ − ∞ and 0·∞ out of values and derivatives.
 HUGE = 1e100
 
-_FALL = 50.0
+_FALL = 8.0
 _WIDE = 3.0
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
 _NODES, _WEIGHTS = 0.5 * (1 + _NODES), 0.5 * _WEIGHTS
 _FEW_NODES, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
 _FEW_NODES, _FEW_WEIGHTS = 0.5 * (1 + _FEW_NODES), 0.5 * _FEW_WEIGHTS
@@ -77,7 +78,7 @@ def interval(a: jax.Array, b: jax.Array, width: jax.Array | None = None) -> Inte
     tails = outside & (fall >= _FALL)
     narrows = (outside & (fall < _FALL)) | (~outside & (width <= _WIDE))
     # A form that is not taken sees harmless arguments, so that neither it nor its derivative makes a NaN.
-    tail = _tail(jnp.where(tails, near, 1.0))
+    tail = _tail(*(jnp.where(tails, v, w) for v, w in ((near, 1.0), (far, 9.0), (width, 8.0), (fall, 40.0))))
     narrow = _narrow(*(jnp.where(narrows, v, 1.0) for v in (near, width, fall)))
     wide = _wide(*(jnp.where(tails | narrows, 1.0, v) for v in (-near, far)))
     chosen = (jnp.where(tails, t, jnp.where(narrows, n, w)) for t, n, w in zip(tail, narrow, wide, strict=True))
@@ -110,12 +111,15 @@ def log_interval(a: jax.Array, b: jax.Array, width: jax.Array) -> jax.Array:
     return jnp.where(short, log_short, whole + jnp.log1p(-jnp.exp(cut - whole)))
 
 
-def _tail(near: jax.Array) -> _Moments:
-    r0, r1 = tail_ratios(near)
-    variance = r0 * (r1 - r0)
-    # 1/variance − 1 = (near + r_0)/(r_1 − r_0), see OneSided.odds.
-    log_z = -0.5 * near * near - _LOG_SQRT_2PI - jnp.log(near + r0)
-    return log_z, near + r0, r0, variance, (near + r0) / (r1 - r0)
+def _tail(near: jax.Array, far: jax.Array, width: jax.Array, fall: jax.Array) -> _Moments:
+    """With r_0 = E[X − z | X > z] and r_0 r_1 = E[(X − z)² | X > z], Q(z) = φ(z) / (z + r_0(z))."""
+    (n0, n1), (f0, f1) = tail_ratios(near), tail_ratios(far)
+    share = jnp.exp(-fall) * (near + n0) / (far + f0)
+    offset = (n0 - share * (width + f0)) / (1 - share)
+    square = (n0 * n1 - share * (width * (width + 2 * f0) + f0 * f1)) / (1 - share)
+    variance = square - offset * offset
+    log_z = -0.5 * near * near - _LOG_SQRT_2PI - jnp.log(near + n0) + jnp.log1p(-share)
+    return log_z, near + offset, offset, variance, 1 / variance - 1
 
 
 def _narrow(near: jax.Array, width: jax.Array, fall: jax.Array) -> _Moments:
