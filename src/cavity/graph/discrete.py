@@ -1,0 +1,120 @@
+"""A graph of discrete variables and table factors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cavity.graph.tables import Table, Tables, TableStore, log_weights
+from cavity.graph.variables import Variables
+
+
+class DiscreteGraph:
+    """p(x) ∝ ∏ t(x_scope) over variables with finitely many states.
+
+    Build it with `add_variable` and `add_factor`, many at a time with `cardinalities` and `add_factors`, or read it from
+    a file with `read`. `given` returns the graph with evidence; it shares the tables.
+    """
+
+    def __init__(self, cardinalities: Iterable[int] = ()) -> None:
+        self.variables = Variables(cardinalities)
+        self.factors = TableStore()
+        self.evidence: dict[int, int] = {}
+        self.likelihoods: dict[int, np.ndarray] = {}
+
+    @property
+    def cardinalities(self) -> np.ndarray:
+        """Number of states of every variable."""
+        return self.variables.cardinalities
+
+    def add_variable(self, states: int | Sequence[str] = 2, name: str | None = None) -> int:
+        """A variable with so many states, or with states of these names; its number."""
+        return self.variables.add(states, name)
+
+    def add_factor(self, scope: Sequence[Any], values: Any, *, log: bool = False) -> None:
+        """A factor: axis j of `values` belongs to variable j of `scope` (numbers or names). Zeros are allowed.
+
+        log: whether the values are logarithms, −inf for zero.
+        """
+        numbers = [self.variables.number(variable) for variable in scope]
+        self.add_factors(np.array([numbers], np.int64).reshape(1, len(numbers)), np.asarray(values)[None], log=log)
+
+    def add_factors(self, scopes: Any, values: Any, *, log: bool = False) -> None:
+        """Factors of one shape: scopes (n, m) by number, values (n, K₁, …, K_m)."""
+        scopes = np.asarray(scopes)
+        log_values = log_weights("values", values, log)
+        if scopes.ndim != 2 or (scopes.size and scopes.dtype.kind not in "iu"):
+            raise ValueError(f"scopes must be whole numbers, one row a factor; found shape {scopes.shape}.")
+        if log_values.ndim != scopes.shape[1] + 1 or len(log_values) != len(scopes):
+            raise ValueError(
+                f"values must have shape {(len(scopes), *['K'] * scopes.shape[1])}; found {log_values.shape}."
+            )
+        if scopes.size and (scopes.min() < 0 or scopes.max() >= len(self.variables)):
+            wrong = scopes[(scopes < 0) | (scopes >= len(self.variables))][0]
+            raise ValueError(
+                f"scopes name the variable {wrong}; variables are numbered 0 to {len(self.variables) - 1}."
+            )
+        ordered = np.sort(scopes, axis=1)
+        if (twice := (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)).any():
+            raise ValueError(f"a scope names a variable twice: {scopes[twice][0].tolist()}.")
+        wanted = self.cardinalities[scopes]
+        if (differ := (wanted != log_values.shape[1:]).any(axis=1)).any():
+            shape = tuple(wanted[differ][0].tolist())
+            raise ValueError(
+                f"values over {scopes[differ][0].tolist()} must have shape {shape}; found {log_values.shape[1:]}."
+            )
+        self.factors.add(scopes.astype(np.int64), log_values)
+
+    def given(
+        self, evidence: Mapping[Any, Any] | None = None, *, likelihoods: Mapping[Any, Any] | None = None
+    ) -> DiscreteGraph:
+        """The same graph with this evidence in place of what it had.
+
+        evidence: variable → state, by number or name. likelihoods: variable → weights of its states (soft evidence).
+        """
+        clamped = copy.copy(self)
+        clamped.evidence, clamped.likelihoods = {}, {}
+        for variable, state in (evidence or {}).items():
+            number = self.variables.number(variable)
+            clamped.evidence[number] = self.variables.state(number, state)
+        for variable, weights in (likelihoods or {}).items():
+            number = self.variables.number(variable)
+            found = log_weights(f"likelihood of {self.variables.name(number)}", weights, log=False)
+            if found.shape != (self.cardinalities[number],):
+                raise ValueError(
+                    f"likelihood of {self.variables.name(number)} must have {self.cardinalities[number]} weights; found shape {found.shape}."
+                )
+            clamped.likelihoods[number] = found
+        return clamped
+
+    def tables(self) -> tuple[Tables, ...]:
+        """The factors, one entry a shape."""
+        return self.factors.by_shape()
+
+    def __iter__(self) -> Iterator[Table]:
+        """The factors one by one, as they were added."""
+        return iter(self.factors)
+
+    def flat_unary(self) -> np.ndarray:
+        """Log weights of every variable alone, one variable after another: its own factors, evidence and likelihood."""
+        cards = self.cardinalities
+        starts = np.concatenate([[0], np.cumsum(cards)])
+        flat = np.zeros(starts[-1])
+        for own in self.tables():
+            if len(own.shape) == 1:
+                index = starts[own.scopes[:, 0]][:, None] + np.arange(own.shape[0])
+                np.add.at(flat, index, own.log_values)
+        for number, log_likelihood in self.likelihoods.items():
+            flat[starts[number] : starts[number + 1]] += log_likelihood
+        for number, state in self.evidence.items():
+            kept = flat[starts[number] + state]
+            flat[starts[number] : starts[number + 1]] = -np.inf
+            flat[starts[number] + state] = kept
+        return flat
+
+    def __repr__(self) -> str:
+        seen = f", {len(self.evidence)} observed" if self.evidence else ""
+        return f"DiscreteGraph({len(self.variables)} variables, {len(self.factors)} factors{seen})"
