@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
+from cavity.factors.table import Table
 from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
@@ -87,6 +88,8 @@ def discrete(family: Family) -> tuple[Categorical, ...]:
 def log_table(factor: Factor, variables: tuple[Categorical, ...], data: Any, joint: bool) -> jax.Array:
     """log t at every joint state, one axis a variable; the factor sees a tuple of integers, or one integer."""
     shape = tuple(own.states for own in variables)
+    if isinstance(factor, Table):
+        return jnp.asarray(data, float)
     index = jnp.asarray(np.indices(shape).reshape(len(shape), -1))
 
     def value(x: jax.Array) -> jax.Array:

@@ -1,0 +1,66 @@
+"""The disconnected approximation q = ∏ q_k(x_k): EP on it is loopy belief propagation (thesis 4.1)."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.table import Table
+from cavity.families.categorical import Categorical
+from cavity.families.product import Product
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.moments.enumeration import Enumeration
+from cavity.numerics.precision import float64
+from cavity.posteriors.factorised import Factorised, GraphPrior, Reach
+
+if TYPE_CHECKING:
+    from cavity.graph.discrete import DiscreteGraph
+
+
+class Rows(NamedTuple):
+    """Where each variable is stored: the number of its family, and its row there. cardinalities: of the families."""
+
+    family: np.ndarray
+    row: np.ndarray
+    cardinalities: np.ndarray
+
+
+def stored_by_cardinality(cardinalities: np.ndarray) -> Rows:
+    """Variables of equal cardinality together, in their own order."""
+    kinds, family = np.unique(cardinalities, return_inverse=True)
+    row = np.zeros(len(cardinalities), np.int64)
+    for number in range(len(kinds)):
+        own = family == number
+        row[own] = np.arange(own.sum())
+    return Rows(family, row, kinds)
+
+
+@float64
+def disconnected(graph: "DiscreteGraph") -> Problem:
+    """The problem whose EP is loopy BP: factors of one variable are in the prior, exactly; every other is a site."""
+    rows = stored_by_cardinality(graph.cardinalities)
+    families = tuple(Categorical(int(k)) for k in rows.cardinalities)
+    wires, groups, log_constant = [], [], 0.0
+    for own in graph.tables():
+        if not own.shape:
+            log_constant += float(own.log_values.sum())
+        if len(own.shape) < 2:
+            continue
+        slots = tuple(int(np.searchsorted(rows.cardinalities, k)) for k in own.shape)
+        family = Product(tuple(families[slot] for slot in slots))
+        groups.append(SiteGroup(Table(), own.log_values, family, Enumeration(), scope=Reach(len(wires), slots)))
+        wires.append(rows.row[own.scopes].astype(np.int32))
+    etas = own_weights(graph.flat_unary(), graph.cardinalities, rows)
+    prior = GraphPrior(etas, tuple(jnp.asarray(w) for w in wires), jnp.asarray(log_constant))
+    return Problem(prior, tuple(groups), Factorised(families))
+
+
+def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: Rows) -> tuple[Any, ...]:
+    """Natural parameters of the variables' own log weights, one array a family."""
+    starts = np.cumsum(cardinalities) - cardinalities
+    etas = []
+    for number, k in enumerate(rows.cardinalities):
+        weights = flat[starts[rows.family == number][:, None] + np.arange(k)]
+        zero = weights == -np.inf
+        etas.append(jnp.asarray(np.concatenate([np.where(zero, 0.0, weights), zero], axis=1, dtype=float)))
+    return tuple(etas)

@@ -1,0 +1,110 @@
+"""q = ∏ q_k(x_k) over many variables of a few families: what a graph approximates when it is disconnected (thesis 4.1).
+
+Variables of one family are the rows of one array. A site sees the variables of its factor's scope, and what it says is
+one message to each of them. Which rows these are is data, not structure: another graph of the same shape, or the same
+one with other evidence, is not compiled again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity.families.base import Family
+from cavity.posteriors.base import Posterior
+
+
+class GraphPrior(NamedTuple):
+    """Natural parameters of every variable alone, one array a family; the wires; the log of constant factors."""
+
+    etas: tuple[jax.Array, ...]
+    wires: tuple[jax.Array, ...]
+    log_constant: jax.Array
+
+
+class Network(NamedTuple):
+    """q: natural parameters, one array (variables, parameters) a family, and the wires."""
+
+    etas: tuple[jax.Array, ...]
+    wires: tuple[jax.Array, ...]
+
+
+class Reach(NamedTuple):
+    """The scope of a group: its number among the wires, and the family number of each slot."""
+
+    group: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Factorised(Posterior):
+    """families: one for each array of variables."""
+
+    families: tuple[Family, ...]
+
+    variable: ClassVar[str] = "x"
+
+    def refresh(self, prior: GraphPrior, groups: tuple[tuple[Reach, jax.Array], ...]) -> Network:
+        q = Network(tuple(jnp.asarray(eta, float) for eta in prior.etas), prior.wires)
+        for scope, sites in groups:
+            q = self.spread(q, scope, q.wires[scope.group], sites)
+        return q
+
+    def spread(self, q: Network, scope: Reach, rows: jax.Array, change: jax.Array) -> Network:
+        """q times one row of messages a site, each cut into one message a slot."""
+        etas, start = list(q.etas), 0
+        for slot, number in enumerate(scope.slots):
+            size = self.families[number].size
+            etas[number] = etas[number].at[rows[:, slot]].add(change[:, start : start + size])
+            start += size
+        return q._replace(etas=tuple(etas))
+
+    def marginals(self, prior: GraphPrior, q: Network, scope: Reach, index: jax.Array) -> jax.Array:
+        return self.local(q, scope, index)
+
+    def local(self, window: Network, scope: Reach, place: jax.Array) -> jax.Array:
+        rows = window.wires[scope.group][place]
+        parts = [window.etas[number][rows[:, slot]] for slot, number in enumerate(scope.slots)]
+        return jnp.concatenate(parts, axis=-1)
+
+    def absorb(self, window: Network, scope: Reach, place: jax.Array, change: jax.Array) -> Network:
+        return self.spread(window, scope, window.wires[scope.group][place], change)
+
+    def is_proper(self, q: Network | GraphPrior) -> jax.Array:
+        each = [jnp.all(family.is_proper(eta)) for family, eta in zip(self.families, q.etas, strict=True)]
+        return jnp.all(jnp.stack(each))
+
+    def log_partition(self, q: Network | GraphPrior) -> jax.Array:
+        """Of q, Σ log Z_k; of the prior, minus the log of the constant factors.
+
+        The weights of single variables are factors like others, so the evidence is the graph's own partition function
+        and not that of a normalised prior.
+        """
+        if isinstance(q, GraphPrior):
+            return -q.log_constant
+        pairs = zip(self.families, q.etas, strict=True)
+        return jnp.sum(jnp.stack([jnp.sum(family.log_partition(eta)) for family, eta in pairs]))
+
+    def views(self, prior: GraphPrior, q: Network) -> dict[str, Callable[[], Any]]:
+        def each(question: str) -> tuple[jax.Array, ...]:
+            return tuple(getattr(own, question)(eta) for own, eta in zip(self.families, q.etas, strict=True))
+
+        return {name: partial(each, name) for name in ("moments", "mean", "covariance")}
+
+    def sample(self, key: jax.Array, prior: GraphPrior, q: Network, draws: int) -> tuple[jax.Array, ...]:
+        """One array (draws, variables) a family."""
+        keys = jax.random.split(key, len(self.families))
+        triples = zip(self.families, keys, q.etas, strict=True)
+        return tuple(family.sample(own, eta, (draws,)) for family, own, eta in triples)
+
+    def log_density(self, prior: GraphPrior, q: Network, x: tuple[jax.Array, ...]) -> jax.Array:
+        triples = zip(self.families, q.etas, x, strict=True)
+        return jnp.sum(jnp.stack([jnp.sum(own.log_density(eta, value), axis=-1) for own, eta, value in triples]), axis=0)
+
+    def seen(self, prior: GraphPrior, scope: Reach, index: jax.Array, x: tuple[jax.Array, ...]) -> Any:
+        rows = prior.wires[scope.group][index]
+        parts = tuple(x[number][rows[:, slot]] for slot, number in enumerate(scope.slots))
+        return parts if len(parts) > 1 else parts[0]
