@@ -1,23 +1,63 @@
 """A factor of discrete variables given by its table of log weights."""
 
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.nn import logsumexp
 
 from cavity.factors.base import Factor, factor
+from cavity.families.base import Family, Tilted
+from cavity.families.tree import Subtree
 from cavity.numerics.precision import is_traced
+
+
+class OnTree(NamedTuple):
+    """Data of a table whose variables are nodes of a tree: log weights (K₁, …, K_m) and the numbers of the m nodes."""
+
+    log_values: Any
+    nodes: Any
 
 
 @factor
 class Table(Factor):
-    """t(x₁, …, x_m) = exp(data[x₁, …, x_m]); −inf is a weight of zero. Summed by `Enumeration`."""
+    """t(x₁, …, x_m) = exp(log weights[x₁, …, x_m]); −inf is a weight of zero.
+
+    The data of a site are the log weights; on independent variables they are summed by `Enumeration`. On a tree they
+    come with the nodes of the variables, and the sum over the other nodes is made by messages: for each joint state of
+    the m variables one pass up and one down the tree that they span.
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Subtree, any power",)
 
     def check(self, data: Any) -> None:
         """Log weights may be −inf, but nothing larger than any number and nothing undefined."""
-        if not is_traced(data) and not np.all(np.asarray(data) < np.inf):
+        log_values = data.log_values if isinstance(data, OnTree) else data
+        if not is_traced(log_values) and not np.all(np.asarray(log_values) < np.inf):
             raise ValueError("data of Table must be log weights: numbers or −inf.")
 
     def log_density(self, x: Any, data: Any) -> jax.Array:
-        return jnp.asarray(data)[x if isinstance(x, tuple) else (x,)]
+        log_values = data.log_values if isinstance(data, OnTree) else data
+        return jnp.asarray(log_values)[x if isinstance(x, tuple) else (x,)]
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Subtree) or not isinstance(data, OnTree):
+            return NotImplemented
+        log_t = power * jnp.ravel(data.log_values)
+        joint = np.indices(data.log_values.shape).reshape(data.log_values.ndim, -1).T
+
+        def clamped(states: jax.Array) -> Any:
+            """The passes with the variables held at these states."""
+            held = jnp.zeros((family.edges + 1, family.states))
+            other = jnp.arange(family.states) != states[:, None]
+            return family.passes(cavity, held.at[data.nodes].add(jnp.where(other, -jnp.inf, 0.0)))
+
+        cases, free = jax.vmap(clamped)(jnp.asarray(joint)), family.passes(cavity)
+        log_mass = jnp.where(log_t == -jnp.inf, -jnp.inf, log_t + cases.log_partition)
+        total = logsumexp(log_mass)
+        log_z = total - free.log_partition
+        scale = jnp.where(total == -jnp.inf, 0.0, total)
+        log_pairs = logsumexp((log_mass - scale)[:, None, None, None] + cases.pairs, axis=0)
+        stats = jnp.concatenate([jnp.exp(log_pairs).ravel(), cavity[-family.edges :]])
+        return Tilted(log_z, stats, family.message_of_logs(cavity, free, log_pairs))

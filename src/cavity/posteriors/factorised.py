@@ -102,7 +102,9 @@ class Factorised(Posterior):
 
     def log_density(self, prior: GraphPrior, q: Network, x: tuple[jax.Array, ...]) -> jax.Array:
         triples = zip(self.families, q.etas, x, strict=True)
-        return jnp.sum(jnp.stack([jnp.sum(own.log_density(eta, value), axis=-1) for own, eta, value in triples]), axis=0)
+        return jnp.sum(
+            jnp.stack([jnp.sum(own.log_density(eta, value), axis=-1) for own, eta, value in triples]), axis=0
+        )
 
     def seen(self, prior: GraphPrior, scope: Reach, index: jax.Array, x: tuple[jax.Array, ...]) -> Any:
         rows = prior.wires[scope.group][index]

@@ -1,0 +1,191 @@
+"""Distributions of discrete variables on a small tree: eta = (log tables of the edges, zeros in them, parents).
+
+Node 0 is the top, edge e leads down to node e + 1 from node parents[e] ≤ e, and
+
+    p(x) ∝ ∏_e exp(table_e[x_parent, x_child]),
+
+with K states a node; of a variable that has fewer, the others are impossible. Zeros are counted, as in `Categorical`:
+their log weight is 0 and they add one to the count.
+
+Trees of different shape share arrays, so the shape travels with the parameters: the last entries of eta are the
+parents. They are constants, not parameters: a message has 0 there, and so sums and differences keep them.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.nn import logsumexp
+
+from cavity.families.base import Family
+from cavity.families.categorical import SOME, Categorical
+from cavity.numerics.precision import float64
+
+
+class Passes(NamedTuple):
+    """What messages up and down the tree tell: log Z, log pair marginals (edges, K, K), log marginals (nodes, K)."""
+
+    log_partition: jax.Array
+    pairs: jax.Array
+    nodes: jax.Array
+
+
+@dataclass(frozen=True)
+class Subtree(Family):
+    """A tree of `edges` edges and nodes of `states` states; expected statistics are the pair marginals, then parents."""
+
+    edges: int
+    states: int
+
+    @property
+    def size(self) -> int:
+        return 2 * self.edges * self.states**2 + self.edges
+
+    def tables(self, eta: jax.Array) -> jax.Array:
+        """Log tables, −inf where impossible: (…, edges, parent's state, child's state)."""
+        eta, size = jnp.asarray(eta), self.edges * self.states**2
+        logs = jnp.where(eta[..., size : 2 * size] > SOME, -jnp.inf, eta[..., :size])
+        return logs.reshape(*eta.shape[:-1], self.edges, self.states, self.states)
+
+    def parents(self, eta: jax.Array) -> jax.Array:
+        """The parent of every edge's child."""
+        return jnp.asarray(eta)[..., -self.edges :].astype(int)
+
+    def from_tables(self, tables: jax.Array, parents: jax.Array) -> jax.Array:
+        """eta of log tables that may hold −inf."""
+        flat = tables.reshape(*tables.shape[:-3], -1)
+        zero = flat == -jnp.inf
+        parts = [
+            jnp.where(zero, 0.0, flat),
+            zero.astype(float),
+            jnp.broadcast_to(parents, (*flat.shape[:-1], self.edges)),
+        ]
+        return jnp.concatenate(parts, axis=-1, dtype=float)
+
+    def passes(self, eta: jax.Array, held: jax.Array | None = None) -> Passes:
+        """Messages up and down, for any leading axes of eta. held: log weights (nodes, K) put on the nodes."""
+        own = jnp.zeros((self.edges + 1, self.states)) if held is None else held
+        run = jnp.vectorize(partial(two_passes, own), signature="(e,k,l),(e)->(),(e,k,l),(n,k)")
+        return Passes(*run(self.tables(eta), self.parents(eta)))
+
+    @float64
+    def statistics(self, x: jax.Array) -> jax.Array:
+        """Indicators of every edge's pair of states; x holds the states of the nodes. The parents are left 0."""
+        raise TypeError("A value of a Subtree does not say which tree it is of; use `moments`.")
+
+    @float64
+    def log_partition(self, eta: jax.Array) -> jax.Array:
+        negative = jnp.any(self.counts(eta) < -SOME, axis=-1)
+        return jnp.where(negative, jnp.inf, self.passes(eta).log_partition)
+
+    def counts(self, eta: jax.Array) -> jax.Array:
+        """How many messages call each pair of states impossible."""
+        size = self.edges * self.states**2
+        return jnp.asarray(eta)[..., size : 2 * size]
+
+    @float64
+    def moments(self, eta: jax.Array) -> jax.Array:
+        pairs = jnp.exp(self.passes(eta).pairs)
+        return jnp.concatenate([pairs.reshape(*pairs.shape[:-3], -1), jnp.asarray(eta)[..., -self.edges :]], axis=-1)
+
+    @float64
+    def natural(self, mu: jax.Array) -> jax.Array:
+        mu = jnp.asarray(mu)
+        pairs = mu[..., : -self.edges].reshape(*mu.shape[:-1], self.edges, self.states, self.states)
+        return self.from_tables(conditionals(jnp.log(pairs)), mu[..., -self.edges :])
+
+    @float64
+    def is_proper(self, eta: jax.Array) -> jax.Array:
+        finite = jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
+        return finite & jnp.isfinite(self.log_partition(eta))
+
+    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+        raise TypeError("Draws are made from the whole tree, not from a part of it.")
+
+    def mean(self, eta: jax.Array) -> jax.Array:
+        """Marginals of the nodes."""
+        return jnp.exp(self.passes(eta).nodes)
+
+    def covariance(self, eta: jax.Array) -> jax.Array:
+        """Pair marginals of the edges."""
+        return jnp.exp(self.passes(eta).pairs)
+
+    @float64
+    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """The largest difference of pair probabilities, in the unit of `Categorical`."""
+        pair = Categorical(self.states**2)
+
+        def member(tree: jax.Array) -> jax.Array:
+            logs = self.passes(tree).pairs
+            logs = logs.reshape(*logs.shape[:-2], -1)
+            zero = logs == -jnp.inf
+            return jnp.concatenate([jnp.where(zero, 0.0, logs), zero.astype(float)], axis=-1)
+
+        gap = jnp.max(pair.distance(member(eta), member(other)), axis=-1)
+        return jnp.where(self.is_proper(eta) & self.is_proper(other), gap, jnp.inf)
+
+    def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
+        shape = (*stats.shape[:-1], self.edges, self.states, self.states)
+        return self.message_of_logs(cavity, self.passes(cavity), jnp.log(stats[..., : -self.edges].reshape(shape)))
+
+    def message_of_logs(self, cavity: jax.Array, known: Passes, log_pairs: jax.Array) -> jax.Array:
+        """The message to a cavity whose passes are known that makes these its log pair marginals.
+
+        It counts a zero where the cavity has mass and the pair marginal has none, and says nothing where the cavity has
+        none itself.
+        """
+        silent = known.pairs == -jnp.inf
+        zero = (log_pairs == -jnp.inf) & ~silent
+        size = self.edges * self.states**2
+        old = cavity[..., :size].reshape(known.pairs.shape)
+        change = jnp.where(silent | zero, 0.0, conditionals(log_pairs) - old)
+        flat = (*change.shape[:-3], -1)
+        nothing = jnp.zeros((*cavity.shape[:-1], self.edges))
+        return jnp.concatenate([change.reshape(flat), zero.reshape(flat).astype(float), nothing], axis=-1)
+
+    @property
+    def local_size(self) -> int:
+        return self.edges * self.states**2
+
+    def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
+        """Log tables move; what is impossible stays so."""
+        return jnp.concatenate([x, jnp.zeros((*x.shape[:-1], self.size - self.local_size))], axis=-1)
+
+    def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
+        return change[..., : self.local_size]
+
+    def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
+        return self.moments(eta)[..., : self.local_size]
+
+
+def conditionals(log_pairs: jax.Array) -> jax.Array:
+    """Tables with these pair marginals: the joint on the first edge, conditionals of the child on all others."""
+    parent = logsumexp(log_pairs, axis=-1, keepdims=True)
+    first = jnp.arange(log_pairs.shape[-3])[:, None, None] == 0
+    return jnp.where(log_pairs == -jnp.inf, -jnp.inf, log_pairs - jnp.where(first | (parent == -jnp.inf), 0.0, parent))
+
+
+def two_passes(held: jax.Array, tables: jax.Array, parents: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """log Z, log pair marginals, log marginals of one tree."""
+
+    def climb(below: jax.Array, edge: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+        number, table, parent = edge
+        up = logsumexp(table + below[number + 1][None, :], axis=1)
+        return below.at[parent].add(up), up
+
+    numbers = jnp.arange(len(tables))
+    below, ups = jax.lax.scan(climb, held, (numbers, tables, parents), reverse=True)
+    total = logsumexp(below[0])
+    scale = jnp.where(total == -jnp.inf, 0.0, total)
+
+    def descend(nodes: jax.Array, edge: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+        number, table, up, parent = edge
+        given = table + below[number + 1][None, :] - jnp.where(up == -jnp.inf, 0.0, up)[:, None]
+        pair = nodes[parent][:, None] + given
+        return nodes.at[number + 1].set(logsumexp(pair, axis=0)), pair
+
+    top = jnp.full_like(held, -jnp.inf).at[0].set(below[0] - scale)
+    nodes, pairs = jax.lax.scan(descend, top, (numbers, tables, ups, parents))
+    return total, pairs, nodes
