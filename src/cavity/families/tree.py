@@ -34,7 +34,7 @@ class Passes(NamedTuple):
 
 @dataclass(frozen=True)
 class Subtree(Family):
-    """A tree of `edges` edges and nodes of `states` states; expected statistics are the pair marginals, then parents."""
+    """A tree of so many edges, K = states; expected statistics are the pair marginals, then the parents."""
 
     edges: int
     states: int
@@ -77,8 +77,11 @@ class Subtree(Family):
 
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
+        """From the pass up alone: −inf if nothing is possible, inf if a zero was divided out of nothing."""
+        own = jnp.zeros((self.edges + 1, self.states))
+        run = jnp.vectorize(lambda *tree: logsumexp(upward(own, *tree)[0][0]), signature="(e,k,l),(e)->()")
         negative = jnp.any(self.counts(eta) < -SOME, axis=-1)
-        return jnp.where(negative, jnp.inf, self.passes(eta).log_partition)
+        return jnp.where(negative, jnp.inf, run(self.tables(eta), self.parents(eta)))
 
     def counts(self, eta: jax.Array) -> jax.Array:
         """How many messages call each pair of states impossible."""
@@ -98,8 +101,9 @@ class Subtree(Family):
 
     @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
+        """Numbers, and no zero divided out of nothing. Whether anything is possible at all the factors' log Z tell."""
         finite = jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
-        return finite & jnp.isfinite(self.log_partition(eta))
+        return finite & jnp.all(self.counts(eta) >= -SOME, axis=-1)
 
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         raise TypeError("Draws are made from the whole tree, not from a part of it.")
@@ -167,16 +171,20 @@ def conditionals(log_pairs: jax.Array) -> jax.Array:
     return jnp.where(log_pairs == -jnp.inf, -jnp.inf, log_pairs - jnp.where(first | (parent == -jnp.inf), 0.0, parent))
 
 
-def two_passes(held: jax.Array, tables: jax.Array, parents: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """log Z, log pair marginals, log marginals of one tree."""
+def upward(held: jax.Array, tables: jax.Array, parents: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Log weight of everything below each node, itself included, and the message of every edge to its parent."""
 
     def climb(below: jax.Array, edge: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
         number, table, parent = edge
         up = logsumexp(table + below[number + 1][None, :], axis=1)
         return below.at[parent].add(up), up
 
-    numbers = jnp.arange(len(tables))
-    below, ups = jax.lax.scan(climb, held, (numbers, tables, parents), reverse=True)
+    return jax.lax.scan(climb, held, (jnp.arange(len(tables)), tables, parents), reverse=True)
+
+
+def two_passes(held: jax.Array, tables: jax.Array, parents: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """log Z, log pair marginals, log marginals of one tree."""
+    below, ups = upward(held, tables, parents)
     total = logsumexp(below[0])
     scale = jnp.where(total == -jnp.inf, 0.0, total)
 
@@ -187,5 +195,5 @@ def two_passes(held: jax.Array, tables: jax.Array, parents: jax.Array) -> tuple[
         return nodes.at[number + 1].set(logsumexp(pair, axis=0)), pair
 
     top = jnp.full_like(held, -jnp.inf).at[0].set(below[0] - scale)
-    nodes, pairs = jax.lax.scan(descend, top, (numbers, tables, ups, parents))
+    nodes, pairs = jax.lax.scan(descend, top, (jnp.arange(len(tables)), tables, ups, parents))
     return total, pairs, nodes

@@ -1,5 +1,6 @@
 """The tree approximation: q a spanning tree, factors on its edges exact, all others sites (thesis 4.2.2)."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -79,7 +80,7 @@ def own_tables(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[np.nd
 def off_tree(
     graph: "DiscreteGraph", tree: Rooted
 ) -> dict[tuple[Any, int], tuple[list[np.ndarray], list[tuple[Span, Any]]]]:
-    """Factors the tree does not hold, by the shape of their table and the edges they are given (a power of two)."""
+    """Factors the tree does not hold, by the shape of their table and the edges they are given (a power of four: few programs)."""
     found: dict[tuple[Any, int], tuple[list[np.ndarray], list[tuple[Span, Any]]]] = {}
     for group in graph.tables():
         if len(group.shape) < 2:
@@ -88,7 +89,7 @@ def off_tree(
             if len(scope) == 2 and (tree.parent[scope[0]] == scope[1] or tree.parent[scope[1]] == scope[0]):
                 continue
             own = span(tree, scope)
-            edges = 1 << (len(own.nodes) - 1).bit_length()
+            edges = 4 ** math.ceil(math.log(len(own.nodes), 4) - 1e-9)
             logs, spans = found.setdefault((group.shape, edges), ([], []))
             logs.append(table)
             spans.append((own, scope))

@@ -116,9 +116,9 @@ class Tree(Posterior):
         return jnp.sum(q.given[nodes, states[..., prior.parent[:-2]], x], axis=-1)
 
 
+@jax.jit
 def calibrated(prior: TreePrior) -> TreeDistribution:
     """Messages up, which make tables conditional, then marginals down."""
-    prior = jax.tree.map(jnp.asarray, prior)
     tables = jnp.where(prior.zeros > SOME, -jnp.inf, prior.tables)
 
     def climb(below: jax.Array, nodes: jax.Array) -> tuple[jax.Array, None]:
