@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,64 @@ class DiscreteGraph:
                 )
             clamped.likelihoods[number] = found
         return clamped
+
+    @classmethod
+    def read(
+        cls,
+        source: str | os.PathLike[str],
+        *,
+        evidence: str | os.PathLike[str] | Mapping[Any, Any] | None = None,
+        kind: str | None = None,
+    ) -> DiscreteGraph:
+        """The graph of a .uai, .fg or .bif file (or .gz of one), or of such a text: a string with a newline.
+
+        evidence: variable → state, or an `.evid` file or text; no file is looked for. kind: where the suffix and the
+        first word do not say it.
+        """
+        from cavity.graph.files import read_graph
+
+        return read_graph(source, evidence, kind)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Into a .uai or .fg file, numbers in full.
+
+        Evidence goes into `<path>.evid` beside a .uai file, and into factors of a .fg file.
+        """
+        from cavity.graph.files import write_graph
+
+        write_graph(self, path)
+
+    def to_uai(self) -> str:
+        """The text of the `.uai` file: soft evidence becomes factors, evidence is not part of it."""
+        from cavity.graph.uai import format_uai
+
+        return format_uai(self)
+
+    @classmethod
+    def from_networkx(cls, network: Any) -> DiscreteGraph:
+        """Spins ±1 on an undirected networkx graph, with edge attributes `coupling` and node attributes `field`."""
+        from cavity.graph.interchange import from_networkx
+
+        return from_networkx(network)
+
+    def to_networkx(self) -> Any:
+        """The bipartite networkx graph of nodes ("variable", i) and ("factor", a)."""
+        from cavity.graph.interchange import to_networkx
+
+        return to_networkx(self)
+
+    @classmethod
+    def from_pgmpy(cls, model: Any) -> DiscreteGraph:
+        """The graph of a discrete pgmpy model: a Bayesian network, a Markov network or a factor graph."""
+        from cavity.graph.interchange import from_pgmpy
+
+        return from_pgmpy(model)
+
+    def to_pgmpy(self) -> Any:
+        """The same distribution as a DiscreteMarkovNetwork of pgmpy."""
+        from cavity.graph.interchange import to_pgmpy
+
+        return to_pgmpy(self)
 
     def tables(self) -> tuple[Tables, ...]:
         """The factors, one entry a shape."""

@@ -40,9 +40,14 @@ class TableStore:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, scopes: np.ndarray, log_values: np.ndarray) -> None:
-        """Factors of one shape, already checked."""
-        numbers = np.arange(self._count, self._count + len(scopes))
+    def add(self, scopes: np.ndarray, log_values: np.ndarray, numbers: np.ndarray | None = None) -> None:
+        """Factors of one shape, already checked.
+
+        numbers: their places in the graph's own order, where that is not one after another; whoever gives them
+        leaves none out in the end.
+        """
+        if numbers is None:
+            numbers = np.arange(self._count, self._count + len(scopes))
         self._parts.append(Tables(scopes, log_values, numbers))
         self._count += len(scopes)
 

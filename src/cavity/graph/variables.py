@@ -62,8 +62,10 @@ class Variables:
         if isinstance(variable, str):
             if variable in self._numbers:
                 return self._numbers[variable]
-            if variable.startswith("x") and variable[1:].isdecimal() and int(variable[1:]) < len(self):
-                return int(variable[1:])
+            digits = variable[1:]
+            number = int(digits) if variable[:1] == "x" and digits.isdecimal() and len(digits) < 19 else len(self)
+            if number < len(self) and number not in self._names:  # labels of a file have gaps: x7 need not be number 7
+                return number
             raise ValueError(f"there is no variable named {variable!r}.")
         if not isinstance(variable, int | np.integer) or not 0 <= variable < len(self):
             raise ValueError(f"variables are numbered 0 to {len(self) - 1}; found {variable!r}.")

@@ -1,0 +1,123 @@
+"""Words of a text that is made of numbers, and where they stand: what the readers of .uai and .fg files share."""
+
+import itertools
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+#: a longer word is cut where a sentence quotes it
+LONGEST_QUOTE = 40
+#: states, and entries of tables that a short text can declare: what is above needs gigabytes
+LARGEST = 2**27
+#: NumPy's arrays have 64 axes, one of which runs over the factors
+LARGEST_SCOPE = 63
+
+
+class Tokens:
+    """The words of a text. Their lines are looked up only where something is wrong with one of them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words = text.split()
+        if "_" in text:  # Python would read 1_0 as ten
+            self.fail_at_first("_", "a number")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def fail_at_first(self, part: str, wanted: str) -> None:
+        """Refuse the first word with this part."""
+        for k, word in enumerate(self.words):
+            if part in word:
+                raise self.unexpected(k, wanted)
+
+    def line(self, k: int) -> int:
+        """The line of word k, counted from 1; behind the last word, the last line with one."""
+        place = max(0, min(k, len(self.words) - 1))
+        match = next(itertools.islice(re.finditer(r"\S+", self.text), place, None), None)
+        return 1 if match is None else line_at(self.text, match.start())
+
+    def error(self, k: int, sentence: str) -> ValueError:
+        """The error that word k is the reason of."""
+        return ValueError(f"line {self.line(k)}: {sentence}")
+
+    def unexpected(self, k: int, wanted: str) -> ValueError:
+        """The error that word k is not what should stand there, or that the text ends before it."""
+        if k >= len(self.words):
+            return self.error(k, f"the text ends where {wanted} should stand.")
+        return self.error(k, f"expected {wanted}; found {quoted(self.words[k])}.")
+
+    def integer(self, k: int, what: str, least: int = 0) -> int:
+        """Word k as a whole number."""
+        try:
+            found = int(self.words[k])
+        except (IndexError, ValueError):
+            raise self.unexpected(k, f"{what}, a whole number") from None
+        if found < least:
+            raise self.error(k, f"{what} must be at least {least}; found {found}.")
+        return found
+
+    def count(self, k: int, what: str, words_each: int = 1) -> int:
+        """Word k as the number of things that follow, each of so many words at least: no more than there are words."""
+        found = self.integer(k, what)
+        left = len(self.words) - k - 1
+        if found * words_each > left:
+            raise self.error(k, f"{what} is {found}, but only {left} words follow.")
+        return found
+
+    def integers(self, where: range | np.ndarray, what: str, least: int = 0) -> np.ndarray:
+        """Words at these places as whole numbers."""
+        try:
+            found = np.array(list(map(int, self.at(where, what))), np.int64)
+        except (ValueError, OverflowError):
+            found = None
+        strange = where if found is None else np.asarray(where)[found < least]
+        for k in strange:
+            if abs(self.integer(k, what, least)) >= 2**63:
+                raise self.error(k, f"{what} is too large; found {quoted(self.words[k])}.")
+        return np.asarray(found)
+
+    def weights(self, where: range | np.ndarray, what: str) -> np.ndarray:
+        """Words at these places as numbers that are finite and not negative."""
+        try:
+            found = np.array(list(map(float, self.at(where, what))))
+        except ValueError:
+            found = None
+        strange = where if found is None else np.asarray(where)[~((found >= 0) & (found < np.inf))]
+        for k in strange:
+            if not 0 <= self.number(k, what) < math.inf:
+                raise self.error(k, f"{what} must be finite and not negative; found {quoted(self.words[k])}.")
+        return np.asarray(found)
+
+    def number(self, k: int, what: str) -> float:
+        """Word k as a number."""
+        try:
+            return float(self.words[k])
+        except (IndexError, ValueError):
+            raise self.unexpected(k, f"{what}, a number") from None
+
+    def at(self, where: range | np.ndarray, what: str) -> list[str]:
+        """The words at these places, which ascend."""
+        if len(where) and where[-1] >= len(self.words):
+            raise self.unexpected(len(self.words), what)
+        if isinstance(where, range):
+            return self.words[where.start : where.stop]
+        return [self.words[k] for k in where.tolist()]
+
+    def end(self, k: int) -> None:
+        """Nothing may follow."""
+        if k < len(self.words):
+            raise self.error(k, f"the text should end here; found {quoted(self.words[k])}.")
+
+
+def line_at(text: str, offset: int) -> int:
+    """The line of a place in a text, counted from 1."""
+    return text.count("\n", 0, offset) + 1
+
+
+def quoted(word: Any) -> str:
+    """A word as a sentence shows it: files are not trusted to have short ones."""
+    text = str(word)
+    return repr(text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…")
