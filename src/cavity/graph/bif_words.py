@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from cavity.graph.tokens import line_at, quoted
+from cavity.graph.tokens import error_at, quoted
 
 SIGNS = "{}()[]|,;"
 #: white space and comments, a quoted name, a sign, or a word; a word may hold single slashes and is ended by a comment
@@ -34,12 +34,12 @@ class Reader:
             match = PIECE.match(self.text, offset)
             if match is None:
                 what = "comment" if self.text[offset] == "/" else "quotation"
-                raise ValueError(f"line {line_at(self.text, offset)}: a {what} is not closed.")
+                raise error_at(self.text, offset, f"a {what} is not closed.")
             start, offset = offset, match.end()
             if match["word"] == "property" and self.at_statement():
                 rest = PROPERTY.match(self.text, offset)
                 if rest is None:
-                    raise ValueError(f"line {line_at(self.text, start)}: a property has no semicolon.")
+                    raise error_at(self.text, start, "a property has no semicolon.")
                 offset = rest.end()
             elif match["gap"] is None and match["sign"] != ",":
                 self.pieces.append(match["quoted"] if match["quoted"] is not None else match[0])
@@ -61,7 +61,7 @@ class Reader:
     def error(self, place: int, sentence: str) -> ValueError:
         """The error that what stands at a place is the reason of."""
         offset = self.offsets[min(place, len(self.offsets) - 1)] if self.offsets else 0
-        return ValueError(f"line {line_at(self.text, offset)}: {sentence}")
+        return error_at(self.text, offset, sentence)
 
     def unexpected(self, wanted: str) -> ValueError:
         """The error that something else should stand here."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-#: a longer word is cut where a sentence quotes it
-LONGEST_QUOTE = 40
+#: words, numbers and lists of states are as long as a file makes them; sentences about them are not
+LONGEST_QUOTE, LONGEST_SENTENCE = 40, 200
 #: states, and entries of tables that a short text can declare: what is above needs gigabytes
 LARGEST = 2**27
 #: NumPy's arrays have 64 axes, one of which runs over the factors
@@ -16,7 +16,7 @@ LARGEST_SCOPE = 63
 
 
 class Tokens:
-    """The words of a text. Their lines are looked up only where something is wrong with one of them."""
+    """The words of a text. Their lines are counted only where something is wrong with one of them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -33,15 +33,11 @@ class Tokens:
             if part in word:
                 raise self.unexpected(k, wanted)
 
-    def line(self, k: int) -> int:
-        """The line of word k, counted from 1; behind the last word, the last line with one."""
+    def error(self, k: int, sentence: str) -> ValueError:
+        """The error that word k is the reason of; behind the last word, the last one."""
         place = max(0, min(k, len(self.words) - 1))
         match = next(itertools.islice(re.finditer(r"\S+", self.text), place, None), None)
-        return 1 if match is None else line_at(self.text, match.start())
-
-    def error(self, k: int, sentence: str) -> ValueError:
-        """The error that word k is the reason of."""
-        return ValueError(f"line {self.line(k)}: {sentence}")
+        return error_at(self.text, 0 if match is None else match.start(), sentence)
 
     def unexpected(self, k: int, wanted: str) -> ValueError:
         """The error that word k is not what should stand there, or that the text ends before it."""
@@ -112,9 +108,10 @@ class Tokens:
             raise self.error(k, f"the text should end here; found {quoted(self.words[k])}.")
 
 
-def line_at(text: str, offset: int) -> int:
-    """The line of a place in a text, counted from 1."""
-    return text.count("\n", 0, offset) + 1
+def error_at(text: str, offset: int, sentence: str) -> ValueError:
+    """An error with the line of a place in a text, counted from 1."""
+    short = sentence if len(sentence) <= LONGEST_SENTENCE else sentence[:LONGEST_SENTENCE] + "…."
+    return ValueError(f"line {text.count(chr(10), 0, offset) + 1}: {short}")
 
 
 def quoted(word: Any) -> str:
