@@ -69,7 +69,7 @@ class Tokens:
             found = np.array(list(map(int, self.at(where, what))), np.int64)
         except (ValueError, OverflowError):
             found = None
-        strange = where if found is None else np.asarray(where)[found < least]
+        strange = where if found is None else [where[k] for k in np.flatnonzero(found < least)[:1]]
         for k in strange:
             if abs(self.integer(k, what, least)) >= 2**63:
                 raise self.error(k, f"{what} is too large; found {quoted(self.words[k])}.")
@@ -81,7 +81,7 @@ class Tokens:
             found = np.array(list(map(float, self.at(where, what))))
         except ValueError:
             found = None
-        strange = where if found is None else np.asarray(where)[~((found >= 0) & (found < np.inf))]
+        strange = where if found is None else [where[k] for k in np.flatnonzero(~((found >= 0) & (found < np.inf)))[:1]]
         for k in strange:
             if not 0 <= self.number(k, what) < math.inf:
                 raise self.error(k, f"{what} must be finite and not negative; found {quoted(self.words[k])}.")
