@@ -65,24 +65,26 @@ class Tokens:
 
     def integers(self, where: range | np.ndarray, what: str, least: int = 0) -> np.ndarray:
         """Words at these places as whole numbers."""
+        words = self.at(where, what)
         try:
-            found = np.array(list(map(int, self.at(where, what))), np.int64)
+            found = np.array(list(map(int, words)), np.int64)
         except (ValueError, OverflowError):
             found = None
         strange = where if found is None else [where[k] for k in np.flatnonzero(found < least)[:1]]
-        for k in strange:
+        for k in map(int, strange):
             if abs(self.integer(k, what, least)) >= 2**63:
                 raise self.error(k, f"{what} is too large; found {quoted(self.words[k])}.")
         return np.asarray(found)
 
     def weights(self, where: range | np.ndarray, what: str) -> np.ndarray:
         """Words at these places as numbers that are finite and not negative."""
+        words = self.at(where, what)
         try:
-            found = np.array(list(map(float, self.at(where, what))))
+            found = np.array(list(map(float, words)))
         except ValueError:
             found = None
         strange = where if found is None else [where[k] for k in np.flatnonzero(~((found >= 0) & (found < np.inf)))[:1]]
-        for k in strange:
+        for k in map(int, strange):
             if not 0 <= self.number(k, what) < math.inf:
                 raise self.error(k, f"{what} must be finite and not negative; found {quoted(self.words[k])}.")
         return np.asarray(found)
