@@ -5,19 +5,23 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cavity.graph.tables import Table, Tables, TableStore, log_weights
 from cavity.graph.variables import Variables
 
+if TYPE_CHECKING:
+    from cavity.graph.approximation import Approximation
+    from cavity.inference.problem import Problem
+
 
 class DiscreteGraph:
     """p(x) ∝ ∏ t(x_scope) over variables with finitely many states.
 
-    Build it with `add_variable` and `add_factor`, many at a time with `cardinalities` and `add_factors`, or read it from
-    a file with `read`. `given` returns the graph with evidence; it shares the tables.
+    Build it with `add_variable` and `add_factor`, many at a time with `cardinalities` and `add_factors`, or read it
+    from a file with `read`. `given` returns the graph with evidence; it shares the tables.
     """
 
     def __init__(self, cardinalities: Iterable[int] = ()) -> None:
@@ -86,7 +90,8 @@ class DiscreteGraph:
             found = log_weights(f"likelihood of {self.variables.name(number)}", weights, log=False)
             if found.shape != (self.cardinalities[number],):
                 raise ValueError(
-                    f"likelihood of {self.variables.name(number)} must have {self.cardinalities[number]} weights; found shape {found.shape}."
+                    f"likelihood of {self.variables.name(number)} must have {self.cardinalities[number]} weights; "
+                    f"found shape {found.shape}."
                 )
             clamped.likelihoods[number] = found
         return clamped
@@ -148,6 +153,27 @@ class DiscreteGraph:
         from cavity.graph.interchange import to_pgmpy
 
         return to_pgmpy(self)
+
+    def approximate(self, form: Any = "disconnected", *, groups: Any = None) -> Approximation:
+        """The graph with what is to stand for q; `infer` takes it.
+
+        Args:
+            form: "disconnected" (loopy belief propagation), "tree", a `Tree` with edges of your own, or `Clusters`.
+            groups: sets of factors, by number, that are joined into one each and then integrated exactly.
+        """
+        from cavity.graph.approximation import approximate
+
+        return approximate(self, form, groups)
+
+    def problem(self) -> Problem:
+        """The disconnected approximation, whose EP is loopy belief propagation."""
+        return self.approximate().problem()
+
+    def without_factors(self) -> DiscreteGraph:
+        """The variables and the evidence alone."""
+        bare = copy.copy(self)
+        bare.factors = TableStore()
+        return bare
 
     def tables(self) -> tuple[Tables, ...]:
         """The factors, one entry a shape."""

@@ -135,6 +135,22 @@ class Solution:
         return self.view("concentration")
 
     @property
+    def marginals(self) -> Any:
+        """P(x_i) of every variable of a discrete graph, in the order of the graph."""
+        return self.reader("marginals")(self)
+
+    def pair(self, i: Any, j: Any) -> Any:
+        """P(x_i, x_j) of two variables of a discrete graph, where the approximation holds it."""
+        return self.reader("pair")(self, i, j)
+
+    def reader(self, question: str) -> Any:
+        """What answers this question about the variables of a graph."""
+        found = getattr(self.problem.predictor, question, None)
+        if found is None:
+            raise AttributeError(f"This solution has no {question}: it is not of a discrete graph.")
+        return found
+
+    @property
     def loo_log_predictive(self) -> Any:
         """log p(yᵢ | all data but i), every site's own, from the cavities of this state: one factor is left out."""
         found = to_numpy(leave_one_out(self.problem, self.q, self.groups))
