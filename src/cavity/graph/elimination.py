@@ -1,0 +1,190 @@
+"""Elimination orders of a graph: the cliques they induce and the sizes of their tables.
+
+Eliminating a variable joins its neighbours to each other; the table over it and them is what exact inference stores.
+The best order is hard to find, so greedy orders are tried and the one with the smallest tables is kept.
+"""
+
+import heapq
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+#: entries of all tables above which the search for an order goes on, since a smaller table pays for it
+SEARCH_ABOVE = 1_000_000
+#: vertices eliminated in random restarts, all of them together
+RESTART_WORK = 10_000
+
+#: vertex, edges its elimination would add, log₂ entries of its table → what is eliminated first
+Score = Callable[[int, int, float], tuple[float, ...]]
+
+
+class Elimination(NamedTuple):
+    """An order, and for each of its vertices the neighbours left when it goes.
+
+    filled: number of edges added. log2_largest: log₂ entries of the largest table. total: entries of all tables.
+    complete: False where it was given up because the tables grew past what was allowed.
+    """
+
+    order: list[int]
+    separators: list[set[int]]
+    filled: int
+    log2_largest: float
+    total: float
+    complete: bool
+
+    @property
+    def width(self) -> int:
+        """Variables of the largest clique, less one."""
+        return max((len(separator) for separator in self.separators), default=0)
+
+
+def elimination_order(
+    neighbours: Sequence[set[int]], cardinalities: Sequence[int] | np.ndarray, log2_largest: float = math.inf
+) -> Elimination:
+    """The order with the smallest tables of those tried: min-fill, min-weight and, when the tables are large, the order
+    of numbering, a breadth-first order and random restarts of min-fill. log2_largest: where to give up.
+    """
+    log_cards = np.log2(np.asarray(cardinalities, float)).tolist()
+    best = eliminate(neighbours, log_cards, min_fill, log2_largest)
+    if best.filled == 0 and best.complete:
+        # No edge was added: the graph is chordal, and these are its own cliques.
+        return best
+
+    def attempt(score: Score) -> None:
+        nonlocal best
+        found = eliminate(neighbours, log_cards, score, log2_largest, best.total if best.complete else math.inf)
+        if found.complete and (not best.complete or found.total < best.total):
+            best = found
+
+    attempt(min_weight)
+    if not best.complete or best.total > SEARCH_ABOVE:
+        attempt(in_order(range(len(neighbours))))
+        attempt(in_order(breadth_first(neighbours)))
+        for seed in range(min(25, RESTART_WORK // len(neighbours))):
+            attempt(shuffled_min_fill(seed))
+    return best
+
+
+def min_fill(vertex: int, fill: int, weight: float) -> tuple[float, ...]:
+    """Fewest added edges, then the smallest table. Simplicial vertices (no added edge) go first."""
+    return fill, weight, vertex
+
+
+def min_weight(vertex: int, fill: int, weight: float) -> tuple[float, ...]:
+    """Simplicial vertices, which cost nothing, then the smallest table."""
+    return fill > 0, weight, vertex
+
+
+def shuffled_min_fill(seed: int) -> Score:
+    """Min-fill with ties broken at random."""
+    rng = random.Random(seed)
+    return lambda vertex, fill, weight: (fill, rng.random(), vertex)
+
+
+def in_order(order: Sequence[int]) -> Score:
+    """The vertices as they come."""
+    rank = {vertex: place for place, vertex in enumerate(order)}
+    return lambda vertex, fill, weight: (rank[vertex],)
+
+
+def breadth_first(neighbours: Sequence[set[int]]) -> list[int]:
+    """Breadth first from a vertex far out, neighbours of few neighbours first: a front that moves across a grid."""
+    order: list[int] = []
+    seen: set[int] = set()
+    for start in range(len(neighbours)):
+        if start in seen:
+            continue
+        # The last vertex reached from anywhere lies on the border.
+        border = reach(neighbours, reach(neighbours, start)[-1])
+        seen.update(border)
+        order += border
+    return order
+
+
+def reach(neighbours: Sequence[set[int]], start: int) -> list[int]:
+    """All vertices connected with `start`, breadth first."""
+    found, queue = {start: None}, deque([start])
+    while queue:
+        for vertex in sorted(neighbours[queue.popleft()], key=lambda v: (len(neighbours[v]), v)):
+            if vertex not in found:
+                found[vertex] = None
+                queue.append(vertex)
+    return list(found)
+
+
+def eliminate(
+    neighbours: Sequence[set[int]],
+    log_cards: Sequence[float],
+    score: Score,
+    log2_largest: float = math.inf,
+    most: float = math.inf,
+) -> Elimination:
+    """Eliminate the vertex of least score, again and again; give up past `log2_largest` of one table or `most` of all.
+
+    The number of edges that a vertex would add is kept up to date rather than counted again: a vertex that leaves takes
+    its missing pairs along, an edge that is added removes one missing pair of each common neighbour.
+    """
+    left = [set(own) for own in neighbours]
+    fill = [missing_pairs(left, vertex) for vertex in range(len(left))]
+    weight = [log_cards[v] + math.fsum(log_cards[u] for u in own) for v, own in enumerate(left)]
+
+    def entry(vertex: int) -> tuple[float, ...]:
+        # Rounded: weights are changed step by step, and equal ones must stay ties.
+        return (*score(vertex, fill[vertex], round(weight[vertex], 6)), vertex)
+
+    current = [entry(vertex) for vertex in range(len(left))]
+    heap = list(current)
+    heapq.heapify(heap)
+    done = [False] * len(left)
+    order: list[int] = []
+    separators: list[set[int]] = []
+    filled, largest, total = 0, 0.0, 0.0
+    while heap:
+        top = heapq.heappop(heap)
+        vertex = int(top[-1])
+        if done[vertex] or top != current[vertex]:
+            continue
+        done[vertex] = True
+        around = left[vertex]
+        order.append(vertex)
+        separators.append(around)
+        size = log_cards[vertex] + math.fsum(log_cards[u] for u in around)
+        largest = max(largest, size)
+        total += 2.0 ** min(size, 1000.0)
+        if size > log2_largest or total > most:
+            return Elimination(order, separators, filled, largest, total, complete=False)
+        for u in around:
+            left[u].remove(vertex)
+            fill[u] -= len(left[u]) - len(left[u] & around)
+            weight[u] -= log_cards[vertex]
+        changed = set(around)
+        if len(around) > 1:
+            for a, b in combinations(sorted(around), 2):
+                if b not in left[a]:
+                    common = left[a] & left[b]
+                    for c in common:
+                        fill[c] -= 1
+                    changed |= common
+                    fill[a] += len(left[a]) - len(common)
+                    fill[b] += len(left[b]) - len(common)
+                    weight[a] += log_cards[b]
+                    weight[b] += log_cards[a]
+                    left[a].add(b)
+                    left[b].add(a)
+                    filled += 1
+        for u in changed:
+            current[u] = entry(u)
+            heapq.heappush(heap, current[u])
+    return Elimination(order, separators, filled, largest, total, complete=True)
+
+
+def missing_pairs(neighbours: Sequence[set[int]], vertex: int) -> int:
+    """Pairs of neighbours that are not neighbours of each other."""
+    own = neighbours[vertex]
+    joined = sum(len(own & neighbours[u]) for u in own)
+    return (len(own) * (len(own) - 1) - joined) // 2
