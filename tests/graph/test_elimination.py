@@ -77,7 +77,7 @@ def test_known_widths(neighbours: list[set[int]], width: int):
 
 
 def test_a_large_grid_gets_the_order_of_its_rows():
-    """Min-fill finds width 26 or more here; rows one after another have width 18, the true one."""
+    """Min-fill finds width 25 here; rows one after another have width 18, the true one."""
     found = elimination_order(grid(18, 18), [2] * 324)
     assert found.width == 18 and found.complete
 

@@ -9,6 +9,8 @@ from scipy.special import logsumexp
 from cavity.graph import DiscreteGraph
 from cavity.graph.exact import exact_discrete, exact_map
 from cavity.graph.junction_tree import junction_tree
+from cavity.graph.tree_messages import calibrate
+from cavity.graph.weight_messages import calibrate_weights
 
 
 def random_graph(seed: int) -> DiscreteGraph:
@@ -120,6 +122,31 @@ def test_nothing_is_lost_below_the_smallest_number():
         np.testing.assert_allclose(found.marginals[v], [np.exp(-100.0), 1.0], rtol=1e-12)
     np.testing.assert_allclose(found.log_evidence, -900.0, rtol=1e-14)
     np.testing.assert_allclose(found.pair(0, 2)[0, 0], np.exp(-100.0), rtol=1e-12)
+
+
+def test_weights_and_logarithms_agree():
+    """The two arithmetics, where weights can be used; strong couplings are left to the logarithms."""
+    compared = 0
+    for graph in [*(random_graph(seed) for seed in range(60)), ising(5, 6, 2.0)]:
+        tree = junction_tree(graph)
+        try:
+            logs = calibrate(tree)
+        except ValueError:
+            with pytest.raises(ValueError, match="probability zero"):
+                calibrate_weights(tree)
+            continue
+        weights = calibrate_weights(tree)
+        assert weights is not None
+        np.testing.assert_allclose(math.fsum(weights.constants), math.fsum(logs.constants), rtol=0, atol=1e-12)
+        for v, wanted in logs.marginals.items():
+            np.testing.assert_allclose(weights.marginals[v], wanted, rtol=1e-12)
+        for ours, theirs in zip([*weights.up, *weights.down], [*logs.up, *logs.down], strict=True):
+            assert (ours is None) == (theirs is None)
+            if ours is not None and theirs is not None:
+                np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-11)
+        compared += 1
+    assert compared > 40
+    assert calibrate_weights(junction_tree(ising(12, 12, 60.0))) is None
 
 
 def test_a_grid_of_144():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,15 +11,8 @@ import numpy as np
 
 from cavity.graph.discrete import DiscreteGraph
 from cavity.graph.junction_tree import JunctionTree, junction_tree
-from cavity.graph.tree_messages import (
-    clique_belief,
-    collect,
-    distribute,
-    incoming,
-    log_max,
-    log_sum,
-    product,
-)
+from cavity.graph.tree_messages import calibrate, clique_belief, collect, incoming, log_max, log_sum, outside, product
+from cavity.graph.weight_messages import calibrate_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +29,8 @@ class Exact:
     table_size: int
     graph: DiscreteGraph = field(repr=False)
     tree: JunctionTree = field(repr=False)
-    up: list[np.ndarray] = field(repr=False)
-    down: list[np.ndarray | None] = field(repr=False)
+    up: Sequence[np.ndarray | None] = field(repr=False)
+    down: Sequence[np.ndarray | None] = field(repr=False)
 
     def pair(self, first: Any, second: Any) -> np.ndarray:
         """p(x_i, x_j) of two variables, by number or name; rows belong to the first.
@@ -63,9 +57,8 @@ class Exact:
         """p(x_i, x_j) from the table of one clique."""
         variables = self.tree.cliques[index].variables
         belief = clique_belief(self.tree, index, self.up, self.down)
-        axes = tuple(axis for axis, v in enumerate(variables) if v not in (i, j))
         with np.errstate(divide="ignore"):
-            table = log_sum(belief, axes) if axes else belief
+            table = log_sum(belief, outside(self.tree.cliques[index], (i, j)))
         weights = np.exp(table - table.max())
         weights /= weights.sum()
         return weights if variables.index(i) < variables.index(j) else weights.T
@@ -86,10 +79,9 @@ class Exact:
                 parts.append(above)
             table = product(parts, here.shape)
             if following < 0:
-                return log_sum(table, tuple(axis for axis, v in enumerate(here.variables) if v != j))
+                return log_sum(table, outside(here, (j,)))
             upwards = following == here.parent
-            shared = set(here.separator if upwards else cliques[following].separator)
-            carried = log_sum(table, tuple(axis for axis, v in enumerate(here.variables) if v not in shared))
+            carried = log_sum(table, outside(here, here.separator if upwards else cliques[following].separator))
             if upwards:
                 carried = carried.reshape(here.message_shape)
         raise AssertionError("a path has an end")
@@ -101,8 +93,8 @@ def exact_discrete(graph: DiscreteGraph, *, memory: float = 2e9) -> Exact:
     memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
     """
     tree = junction_tree(graph, memory=memory)
-    up, constants = collect(tree, log_sum)
-    down, free = distribute(tree, up)
+    # Weights are the faster way, logarithms the one that always works.
+    up, down, free, constants = calibrate_weights(tree) or calibrate(tree)
     marginals = [
         np.eye(int(states))[tree.fixed[v]] if v in tree.fixed else free[v]
         for v, states in enumerate(graph.cardinalities)

@@ -199,7 +199,7 @@ def assemble(problem: Reduced, order: Elimination, cards: dict[int, int]) -> Jun
             shape=tuple(states[k] for k in scope),
             parent=parents[index],
             children=tuple(sorted(children[index], key=lambda child: len(scopes[child]) - len(owned[child]))),
-            factors=tuple(sorted(held[index], key=np.size)),
+            factors=tuple(sorted(held[index], key=growing)),
             message_shape=shape_within(scopes[parents[index]], scope[len(owned[index]) :], states)
             if parents[index] >= 0
             else (),
@@ -213,3 +213,10 @@ def shape_within(clique: Sequence[int], scope: Sequence[int], states: list[int])
     """Shape of a table over `scope` with one axis a variable of `clique`."""
     inside = set(scope)
     return tuple(states[k] if k in inside else 1 for k in clique)
+
+
+def growing(table: np.ndarray) -> tuple[int, tuple[bool, ...]]:
+    """Key for multiplying tables: small ones first, of these the ones with the last axes, so that a product grows by
+    leading axes and NumPy's inner loops stay long.
+    """
+    return table.size, tuple(length == 1 for length in table.shape[::-1])

@@ -9,6 +9,8 @@ with a maximum of its own for each state, so that nothing is lost but what is ne
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,18 +32,25 @@ class Contradiction(ValueError):
         super().__init__("the evidence has probability zero: no state of the variables has a positive weight.")
 
 
-def product(parts: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Sum of log tables that broadcast to a clique's table; small ones first, so that only the last steps are large."""
+class Calibrated(NamedTuple):
+    """Log messages to the parents and from them (None into a root), marginals of the free variables, and the constants
+    taken out of the messages: their sum is log Z.
+    """
+
+    up: Sequence[np.ndarray | None]
+    down: Sequence[np.ndarray | None]
+    marginals: dict[int, np.ndarray]
+    constants: list[float]
+
+
+def product(parts: Sequence[np.ndarray], shape: tuple[int, ...], combine: np.ufunc = np.add) -> np.ndarray:
+    """A clique's table from tables that broadcast to it, logarithms by default; small ones first, so that only the last
+    steps are large.
+    """
     if not parts:
-        return np.zeros(shape)
-    total = parts[0]
-    mine = False
-    for part in parts[1:]:
-        if mine and total.shape == shape:
-            total += part
-        else:
-            total, mine = total + part, True
-    return np.broadcast_to(total, shape)
+        return np.full(shape, float(combine.identity))
+    total = reduce(combine, parts)
+    return total if total.shape == shape else np.broadcast_to(total, shape)
 
 
 def fold(combine: np.ufunc, table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -90,6 +99,12 @@ def log_sum_of(linear: np.ndarray, peak: float, table: np.ndarray, axes: tuple[i
     return np.log(fold(np.add, np.exp(table - np.expand_dims(shift, axes)), axes)) + shift
 
 
+def outside(clique: Clique, variables: Iterable[int]) -> tuple[int, ...]:
+    """Axes of a clique's table that do not belong to these variables."""
+    kept = set(variables)
+    return tuple(axis for axis, v in enumerate(clique.variables) if v not in kept)
+
+
 def incoming(
     tree: JunctionTree, clique: Clique, up: Sequence[np.ndarray | None], children: Iterable[int] | None = None
 ) -> list[np.ndarray]:
@@ -105,7 +120,7 @@ def incoming(
 def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], list[float]]:
     """Messages towards the roots, with largest entry 0, and the constants taken out of them.
 
-    With sums the constants add up to log Z less the tree's own constant, with maxima to the largest log weight.
+    With sums the constants add up to log Z, with maxima to the largest log weight.
     """
     up: list[np.ndarray] = []
     constants = [tree.log_constant]
@@ -122,6 +137,13 @@ def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], li
     return up, constants
 
 
+def calibrate(tree: JunctionTree) -> Calibrated:
+    """Both passes."""
+    up, constants = collect(tree, log_sum)
+    down, marginals = distribute(tree, up)
+    return Calibrated(up, down, marginals, constants)
+
+
 def distribute(tree: JunctionTree, up: list[np.ndarray]) -> tuple[list[np.ndarray | None], dict[int, np.ndarray]]:
     """Messages from the roots, with largest entry 0 (None into a root), and the marginal of every free variable."""
     down: list[np.ndarray | None] = [None] * len(tree.cliques)
@@ -133,9 +155,8 @@ def distribute(tree: JunctionTree, up: list[np.ndarray]) -> tuple[list[np.ndarra
             linear, peak = exponentials(belief)
             marginals |= own_marginals(clique, linear)
             for child in clique.children:
-                shared = set(tree.cliques[child].separator)
-                axes = tuple(axis for axis, v in enumerate(clique.variables) if v not in shared)
-                message = (log_sum_of(linear, peak, belief, axes) if axes else belief) - up[child]
+                axes = outside(clique, tree.cliques[child].separator)
+                message = log_sum_of(linear, peak, belief, axes) - up[child]
                 # 0/0: the child gives this state weight zero whatever is said here.
                 message[np.isnan(message)] = -np.inf
                 message -= message.max()
@@ -155,11 +176,11 @@ def clique_belief(
 
 
 def own_marginals(clique: Clique, linear: np.ndarray) -> dict[int, np.ndarray]:
-    """Marginals of the variables that a clique sums out, from its table of weights."""
-    own = linear.reshape(*clique.shape[: clique.own], -1).sum(axis=-1)
-    own = own / own.sum()
-    axes = set(range(clique.own))
-    return {
-        clique.variables[axis]: own.sum(axis=tuple(axes - {axis})) if clique.own > 1 else own
-        for axis in range(clique.own)
-    }
+    """Marginals of the variables that a clique sums out; its table of weights shrinks by one axis a step."""
+    found: dict[int, np.ndarray] = {}
+    for variable, states in zip(clique.variables[: clique.own], clique.shape, strict=False):
+        rows = linear.reshape(states, -1)
+        weights = rows.sum(axis=1)
+        found[variable] = weights / weights.sum()
+        linear = rows.sum(axis=0)
+    return found
