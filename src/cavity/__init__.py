@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cavity import factors, families, kernels, models
 from cavity._version import __version__
+from cavity.graph import Clusters, DiscreteGraph, Tree
 from cavity.inference.check import Check
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
@@ -20,6 +21,7 @@ from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
 
 if TYPE_CHECKING:
     from cavity import datasets
+    from cavity.baselines import exact
     from cavity.estimators import (
         BayesPointMachine,
         GPClassifier,
@@ -38,6 +40,7 @@ LATER = {
     "GPRegressor": "cavity.estimators",
     "compare": "cavity.estimators",
     "datasets": "cavity",
+    "exact": "cavity.baselines",
     "load": "cavity.estimators",
     "select_features": "cavity.estimators",
 }
@@ -63,8 +66,10 @@ __all__ = [
     "Blocks",
     "Check",
     "ClosedForm",
+    "Clusters",
     "ConvergentEP",
     "Cowell",
+    "DiscreteGraph",
     "Enumeration",
     "GPClassifier",
     "GPOrdinal",
@@ -84,9 +89,11 @@ __all__ = [
     "SiteGroup",
     "Solution",
     "Status",
+    "Tree",
     "__version__",
     "compare",
     "datasets",
+    "exact",
     "factors",
     "families",
     "infer",

@@ -32,6 +32,7 @@ from cavity.baselines.base import (
     site_count,
     unsupported,
 )
+from cavity.graph import DiscreteGraph, exact_discrete
 from cavity.inference.problem import Problem
 from cavity.inference.terms import log_likelihood
 
@@ -43,8 +44,13 @@ MAX_EXPANSION = 1_000_000_000
 MAX_LANDMARKS = 64
 
 
-def exact(problem: Any) -> Estimate:
-    """Exact log evidence, mean and covariance: quadrature for a scalar θ, expansion or enumeration otherwise."""
+def exact(problem: Any, *, memory: float = 2e9) -> Any:
+    """Exact log evidence, mean and covariance: quadrature for a scalar θ, expansion or enumeration otherwise.
+
+    Of a `DiscreteGraph` the marginals, by junction tree: an `Exact`. memory: bytes its tables may take.
+    """
+    if isinstance(problem, DiscreteGraph):
+        return exact_discrete(problem, memory=memory)
     problem = as_problem(problem)
     if (mixture := mixture_data(problem)) is not None:
         return expand_mixture(mixture)

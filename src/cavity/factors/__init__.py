@@ -11,6 +11,7 @@ from cavity.factors.poisson import Poisson
 from cavity.factors.probit import Probit
 from cavity.factors.step import Step
 from cavity.factors.student_t import StudentT
+from cavity.factors.table import Table
 from cavity.factors.tempered import Tempered
 from cavity.factors.truncation import Truncation
 
@@ -27,6 +28,7 @@ __all__ = [
     "Probit",
     "Step",
     "StudentT",
+    "Table",
     "Tempered",
     "Truncation",
     "factor",

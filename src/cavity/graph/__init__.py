@@ -1,5 +1,7 @@
 """Graphs of variables and factors: built by hand or read from files, and turned into problems."""
 
+from cavity.graph.approximation import Clusters, Tree
 from cavity.graph.discrete import DiscreteGraph
+from cavity.graph.exact import Exact, exact_discrete, exact_map
 
-__all__ = ["DiscreteGraph"]
+__all__ = ["Clusters", "DiscreteGraph", "Exact", "Tree", "exact_discrete", "exact_map"]

@@ -7,11 +7,13 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
 from cavity.families.categorical import Categorical
 from cavity.graph.disconnected import stored_by_cardinality
+from cavity.numerics.precision import float64
 from cavity.posteriors.tree import TreeDistribution
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class Reader:
             return np.asarray(moments[0])
         return [np.asarray(moments[family][row]) for family, row in zip(rows.family, rows.row, strict=True)]
 
+    @float64
     def pair(self, solution: Solution, i: Any, j: Any) -> np.ndarray:
         """P(x_i, x_j) where the approximation holds it: on a tree always, else in a cluster or in a factor."""
         variables = self.graph.variables if self.clustering is None else None
@@ -98,7 +101,7 @@ class Reader:
             return self.pair_in_factor(solution, i, j, None)
         own = self.clustering
         if own.cluster[i] == own.cluster[j]:
-            joint = self.joint(self.held(solution), own.cluster[i])
+            joint = self.joint(self.held(solution), int(own.cluster[i]))
             kept = (own.axis[i], own.axis[j])
             summed = joint.sum(tuple(k for k in range(joint.ndim) if k not in kept))
             return summed if kept[0] < kept[1] else summed.T
@@ -149,8 +152,8 @@ class Reader:
         total, start, message = np.zeros(()), 0, np.asarray(solution.groups[group][site])
         for axis, variable in enumerate(scope):
             family = Categorical(int(self.graph.cardinalities[variable]))
-            eta = np.asarray(solution.q.etas[rows.family[variable]][rows.row[variable]])
-            left = np.asarray(family.log_probabilities(eta - message[start : start + family.size]))
+            eta = solution.q.etas[rows.family[variable]][rows.row[variable]]
+            left = np.asarray(family.log_probabilities(jnp.asarray(eta - message[start : start + family.size])))
             start += family.size
             total = total + left.reshape([-1 if k == axis else 1 for k in range(len(scope))])
         return total

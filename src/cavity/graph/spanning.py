@@ -7,6 +7,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 from scipy.special import logsumexp
 
+from cavity.graph.tables import Tables
+
 if TYPE_CHECKING:
     from cavity.graph.discrete import DiscreteGraph
 
@@ -53,18 +55,18 @@ def pair_information(graph: "DiscreteGraph") -> tuple[np.ndarray, np.ndarray]:
     return pairs, np.array([mutual_information(table) for table in joint])
 
 
-def summed(group: "object", rest: tuple[int, ...], own: list[np.ndarray]) -> np.ndarray:
+def summed(group: Tables, rest: tuple[int, ...], own: list[np.ndarray]) -> np.ndarray:
     """Log tables of a group summed over some of their variables, weighted by what each says alone."""
-    tables = group.log_values  # type: ignore[attr-defined]
+    tables = group.log_values
     if not rest:
         return tables
     weighted = tables.copy()
     for axis in rest:
         shape = [1] * tables.ndim
         shape[axis] = tables.shape[axis]
-        for number, scope in enumerate(group.scopes):  # type: ignore[attr-defined]
+        for number, scope in enumerate(group.scopes):
             weighted[number] = weighted[number] + own[scope[axis - 1]].reshape(shape[1:])
-    return logsumexp(weighted, axis=rest)
+    return np.asarray(logsumexp(weighted, axis=rest))
 
 
 def mutual_information(log_joint: np.ndarray) -> float:

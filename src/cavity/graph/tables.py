@@ -81,9 +81,8 @@ def log_weights(name: str, values: Any, log: bool) -> np.ndarray:
     bad = np.isnan(found) | (found == np.inf) | (False if log else found < 0)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(
-            f"{name} must hold {'logarithms of weights' if log else 'weights of at least 0'}; found {found[place]} at index {place}."
-        )
+        wanted = "logarithms of weights" if log else "weights of at least 0"
+        raise ValueError(f"{name} must hold {wanted}; found {found[place]} at index {place}.")
     if log:
         return found
     with np.errstate(divide="ignore"):

@@ -31,7 +31,7 @@ def on_tree(graph: "DiscreteGraph", edges: Any = None) -> Problem:
     states = int(cards.max(initial=1))
     tables, log_constant = own_tables(graph, tree, states)
     wires, groups = [], []
-    for (shape, edge_count), (log_values, spans) in off_tree(graph, tree).items():
+    for (_, edge_count), (log_values, spans) in off_tree(graph, tree).items():
         nodes, top, parents, places = laid_out(spans, edge_count, count)
         family = Subtree(edge_count, states)
         data = OnTree(np.stack(log_values), places)
@@ -51,7 +51,7 @@ def on_tree(graph: "DiscreteGraph", edges: Any = None) -> Problem:
 
 def own_tables(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[np.ndarray, float]:
     """Log tables of the nodes from the factors the tree holds exactly, and the log of constant factors."""
-    count, cards = len(graph.variables), graph.cardinalities
+    cards = graph.cardinalities
     possible = np.arange(states) < cards[:, None]
     above = np.vstack([possible, np.arange(states)[None] < 1])[tree.parent]  # −1 is the node above the roots
     tables = np.where(above[:, :, None] & possible[:, None, :], 0.0, -np.inf)
@@ -77,11 +77,13 @@ def own_tables(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[np.nd
     return np.concatenate([tables, root, neither]), log_constant
 
 
-def off_tree(
-    graph: "DiscreteGraph", tree: Rooted
-) -> dict[tuple[Any, int], tuple[list[np.ndarray], list[tuple[Span, Any]]]]:
-    """Factors the tree does not hold, by the shape of their table and the edges they are given (a power of four: few programs)."""
-    found: dict[tuple[Any, int], tuple[list[np.ndarray], list[tuple[Span, Any]]]] = {}
+#: log tables and, for each, its subtree and its scope
+Sites = tuple[list[np.ndarray], list[tuple[Span, Any]]]
+
+
+def off_tree(graph: "DiscreteGraph", tree: Rooted) -> dict[tuple[Any, int], Sites]:
+    """Factors the tree does not hold, by the shape of their table and the edges they get: powers of four, so few."""
+    found: dict[tuple[Any, int], Sites] = {}
     for group in graph.tables():
         if len(group.shape) < 2:
             continue

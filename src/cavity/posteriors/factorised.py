@@ -14,7 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from cavity.families.base import Family
-from cavity.posteriors.base import Posterior
+from cavity.posteriors.base import Equations, Posterior
+
+#: numbers in q beyond which its linear equations are not solved
+LARGEST_SYSTEM = 6_000
 
 
 class GraphPrior(NamedTuple):
@@ -77,6 +80,59 @@ class Factorised(Posterior):
         each = [jnp.all(family.is_proper(eta)) for family, eta in zip(self.families, q.etas, strict=True)]
         return jnp.all(jnp.stack(each))
 
+    def can_solve(self, prior: GraphPrior, sites: int) -> bool:
+        return sum(eta.size for eta in prior.etas) <= LARGEST_SYSTEM
+
+    def solve(self, prior: GraphPrior, q: Network, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+        """Through the change y = Σ w x of all variables: (I + Σ w D⁺ M F) y = Σ w D⁺ g, then x = D⁺ (g − M F y).
+
+        F is the covariance under q, one block a variable; D⁺ the pseudo-inverse, since log weights are known up to a
+        constant only.
+        """
+        fishers = [self.covariances(family, eta) for family, eta in zip(self.families, q.etas, strict=True)]
+        sizes = [family.local_size for family in self.families]
+        counts = [eta.shape[0] for eta in q.etas]
+        starts = [
+            sum(size * count for size, count in zip(sizes[:k], counts[:k], strict=True)) for k in range(len(sizes))
+        ]
+        total = sum(size * count for size, count in zip(sizes, counts, strict=True))
+        fisher = jnp.zeros((total, total))
+        for own, size, count, start in zip(fishers, sizes, counts, starts, strict=True):
+            place = start + size * jnp.arange(count)[:, None] + jnp.arange(size)
+            fisher = fisher.at[place[:, :, None], place[:, None, :]].add(own)
+        matrix, right = jnp.eye(total), jnp.zeros(total)
+        parts = []
+        for group in groups:
+            rows = q.wires[group.scope.group]
+            place = jnp.concatenate(
+                [
+                    starts[number] + sizes[number] * rows[:, slot, None] + jnp.arange(sizes[number])
+                    for slot, number in enumerate(group.scope.slots)
+                ],
+                axis=1,
+            )
+            inverse = jnp.linalg.pinv(group.own, hermitian=True)
+            weighted = group.copies[:, None, None] * (inverse @ group.mixing)
+            matrix = matrix.at[place].add(jnp.einsum("ijk,ikl->ijl", weighted, fisher[place]))
+            right = right.at[place].add(jnp.einsum("i,ijk,ik->ij", group.copies, inverse, group.right))
+            parts.append((group, inverse, place))
+        moved = fisher @ jnp.linalg.solve(matrix, right)
+        return tuple(
+            jnp.einsum("ijk,ik->ij", inverse, group.right - jnp.einsum("ijk,ik->ij", group.mixing, moved[place]))
+            for group, inverse, place in parts
+        )
+
+    def covariances(self, family: Family, eta: jax.Array) -> jax.Array:
+        """Covariance of every variable's statistics in local coordinates."""
+
+        def one(own: jax.Array) -> jax.Array:
+            def moments(x: jax.Array) -> jax.Array:
+                return family.local_moments(own, own + family.from_local(own, x))
+
+            return jax.jacfwd(moments)(jnp.zeros(family.local_size))
+
+        return jax.vmap(one)(eta)
+
     def log_partition(self, q: Network | GraphPrior) -> jax.Array:
         """Of q, Σ log Z_k; of the prior, minus the log of the constant factors.
 
@@ -108,5 +164,4 @@ class Factorised(Posterior):
 
     def seen(self, prior: GraphPrior, scope: Reach, index: jax.Array, x: tuple[jax.Array, ...]) -> Any:
         rows = prior.wires[scope.group][index]
-        parts = tuple(x[number][rows[:, slot]] for slot, number in enumerate(scope.slots))
-        return parts if len(parts) > 1 else parts[0]
+        return tuple(x[number][rows[:, slot]] for slot, number in enumerate(scope.slots))
