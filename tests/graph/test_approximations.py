@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_graphs import enumerated, grid_edges, random_graph, spin_graph
+from small_graphs import enumerated, grid_edges, joint_table, random_graph, spin_graph
 
 import cavity as cv
 
@@ -61,8 +61,7 @@ def test_trees_with_zeros_larger_factors_and_evidence():
     done = 0
     while done < 3:
         graph = random_graph(rng)
-        log_z, _ = enumerated(graph)
-        if not np.isfinite(log_z):
+        if not np.isfinite(joint_table(graph)).any():
             continue
         found = cv.infer(graph.approximate("tree"), cv.EP(max_sweeps=100))
         assert all(abs(own.sum() - 1) < 1e-12 for own in found.marginals)
