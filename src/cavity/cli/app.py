@@ -1,4 +1,4 @@
-"""The commands: `cavity fit`, `predict`, `select`, `demo`, `reproduce`, and `cavity --version`."""
+"""The commands: `cavity fit`, `predict`, `select`, `infer`, `demo`, `reproduce`, and `cavity --version`."""
 
 import difflib
 from pathlib import Path
@@ -11,6 +11,7 @@ from cavity._version import __version__
 from cavity.cli.demo import DEMOS
 from cavity.cli.endings import fail, in_a_sentence
 from cavity.cli.fit import fit
+from cavity.cli.infer import infer
 from cavity.cli.predict import predict
 from cavity.cli.select import select
 from cavity.experiments import REGISTRY, Config, Interrupted, default_folder, run
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(fit)
 app.command()(predict)
 app.command()(select)
+app.command()(infer)
 
 
 def main() -> None:

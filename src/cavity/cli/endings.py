@@ -33,10 +33,13 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def in_a_sentence(stopped: str = "Stopped; nothing was written.") -> Iterator[None]:
+def in_a_sentence(
+    stopped: str = "Stopped; nothing was written.",
+    too_large: str = "There is not enough memory for so many rows; --kernel linear needs far less.",
+) -> Iterator[None]:
     """Mistakes named inside the block, files that cannot be used and Ctrl-C end the command with a sentence.
 
-    stopped: what is said after Ctrl-C.
+    stopped: what is said after Ctrl-C. too_large: where memory does not suffice.
     """
 
     def stop(number: int, frame: Any) -> None:
@@ -56,7 +59,7 @@ def in_a_sentence(stopped: str = "Stopped; nothing was written.") -> Iterator[No
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        fail("There is not enough memory for so many rows; --kernel linear needs far less.")
+        fail(too_large)
     finally:
         if listening:
             signal.signal(signal.SIGINT, before)

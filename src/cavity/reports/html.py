@@ -94,19 +94,24 @@ def table_markup(table: Table) -> str:
 
 def picture_markup(picture: Picture) -> str:
     """A figure as a PNG inside the page."""
-    buffer = io.BytesIO()
-    picture.figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    data = base64.b64encode(png(picture.figure, dpi=110)).decode("ascii")
     caption = escaped(picture.caption)
     return f'<p><img alt="{caption}" src="data:image/png;base64,{data}"></p>\n<p class="note">{caption}</p>'
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Text in UTF-8 to exactly this path: the file appears, or is replaced, when it is complete."""
+def png(figure: Figure, dpi: int = 150) -> bytes:
+    """The bytes of a PNG, without the date and program a file would otherwise carry."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Bytes, or text in UTF-8, to exactly this path: the file appears, or is replaced, when it is complete."""
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with open(part, "x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(part, "xb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

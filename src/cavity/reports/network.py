@@ -1,0 +1,189 @@
+"""A discrete graph with its marginals: a table of the least certain variables, and a drawing."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Rectangle
+from matplotlib.patheffects import withStroke
+
+from cavity.graph import DiscreteGraph
+from cavity.reports.figures import BLACK, BLUE, GREY, ORANGE, Figure, figure
+from cavity.reports.layout import layout
+from cavity.reports.tables import Table
+
+#: variables beyond which nothing is drawn, no names, and no bars
+MOST_DRAWN, MOST_NAMED, MOST_WITH_BARS = 500, 120, 40
+#: states named in a row of the table; of more, the likeliest
+NAMED_STATES = 4
+#: of a variable's circle, and of a factor's square (half a side), in lengths of an edge between two variables
+RADIUS, HALF = 0.27, 0.055
+#: longest side of a figure in inches, and inches of an edge where there is room
+LONGEST, EDGE = 15.0, 1.15
+
+
+def uncertainty(marginal: np.ndarray) -> float:
+    """Entropy relative to log K: 0 for certainty, 1 for K equal probabilities."""
+    p = np.asarray(marginal, float)
+    if len(p) < 2:
+        return 0.0
+    seen = p[p > 0]
+    return float(np.clip(-np.sum(seen * np.log(seen)) / np.log(len(p)), 0.0, 1.0))
+
+
+def least_certain(graph: DiscreteGraph, marginals: Sequence[np.ndarray], most: int) -> Table:
+    """The variables whose marginals have the largest entropy relative to log K; observed ones are left out."""
+    free = [number for number in range(len(graph.variables)) if number not in graph.evidence]
+    free.sort(key=lambda number: -uncertainty(marginals[number]))
+    rows = [
+        (
+            graph.variables.name(number),
+            f"{uncertainty(marginals[number]):.3f}",
+            probabilities(graph.variables.states(number), marginals[number]),
+        )
+        for number in free[:most]
+    ]
+    note = f"{len(free) - most} more are more certain." if len(free) > most else ""
+    return Table("Least certain variables", ("variable", "entropy / log K", "probabilities"), rows, note)
+
+
+def probabilities(names: Sequence[str], marginal: np.ndarray) -> str:
+    """States with their probabilities, in their own order where they are few."""
+    if len(names) <= NAMED_STATES:
+        return ", ".join(f"{name} {p:.4f}" for name, p in zip(names, marginal, strict=True))
+    likely = np.argsort(-np.asarray(marginal), kind="stable")[:NAMED_STATES]
+    return ", ".join(f"{names[k]} {marginal[k]:.4f}" for k in likely) + f", {len(names) - NAMED_STATES} more"
+
+
+def check_drawable(graph: DiscreteGraph) -> None:
+    """Refuse a graph whose drawing would show nothing."""
+    if not 0 < len(graph.variables) <= MOST_DRAWN:
+        raise ValueError(
+            f"a network is drawn for 1 to {MOST_DRAWN} variables, beyond which it shows nothing; "
+            f"this one has {len(graph.variables)}."
+        )
+
+
+class Drawing(NamedTuple):
+    """Places of the variables, and of the factors that have a variable; the scopes of these."""
+
+    variables: np.ndarray
+    factors: np.ndarray
+    scopes: list[tuple[int, ...]]
+
+
+def arranged(graph: DiscreteGraph) -> Drawing:
+    """Factors of one variable stand beside it, of two between them; of more they are nodes like the variables."""
+    count, scopes = len(graph.variables), [table.scope for table in graph if table.scope]
+    edges: list[tuple[int, int]] = []
+    lengths: list[float] = []
+    nodes = [number for number, scope in enumerate(scopes) if len(scope) > 2]
+    for scope in scopes:
+        if len(scope) == 2:
+            edges.append((scope[0], scope[1]))
+            lengths.append(1.0)
+    for node, number in enumerate(nodes):
+        edges += [(variable, count + node) for variable in scopes[number]]
+        lengths += [0.65] * len(scopes[number])
+    # Names stand below the circles, so that these keep more than their own width apart.
+    radii = np.concatenate([np.full(count, 1.35 * RADIUS), np.full(len(nodes), 1.5 * HALF)])
+    places = layout(count + len(nodes), edges, lengths, radii)
+    variables, factors = places[:count], np.zeros((len(scopes), 2))
+    factors[nodes] = places[count:]
+    away = outward(count, places, edges)
+    for number, scope in enumerate(scopes):
+        if len(scope) == 1:
+            factors[number] = variables[scope[0]] + away[scope[0]] * 1.6 * RADIUS
+        elif len(scope) == 2:
+            factors[number] = variables[list(scope)].mean(axis=0)
+    return Drawing(variables, factors, scopes)
+
+
+def outward(count: int, places: np.ndarray, edges: Sequence[tuple[int, int]]) -> np.ndarray:
+    """For every variable the direction, of sixteen, that is farthest from all its edges; not down, where names are."""
+    angles: list[list[float]] = [[-np.pi / 2] for _ in range(len(places))]
+    for a, b in edges:
+        step = places[b] - places[a]
+        angles[a].append(float(np.arctan2(step[1], step[0])))
+        angles[b].append(float(np.arctan2(-step[1], -step[0])))
+    tried = np.arange(16) * np.pi / 8 + np.pi / 4
+    best = [tried[np.argmin(np.cos(tried[:, None] - np.array(own)).max(axis=1).round(6))] for own in angles[:count]]
+    return np.stack([np.cos(best), np.sin(best)], axis=1)
+
+
+def network_figure(graph: DiscreteGraph, marginals: Sequence[np.ndarray], title: str) -> Figure:
+    """Variables as circles coloured by their uncertainty, with bars of their marginals; factors as squares."""
+    check_drawable(graph)
+    drawing = arranged(graph)
+    count = len(graph.variables)
+    everything = np.concatenate([drawing.variables, drawing.factors])
+    low, high = everything.min(axis=0) - 0.6, everything.max(axis=0) + 0.6
+    scale = min(EDGE, (LONGEST - 1.5) / float(max(high - low)))
+    width, height = (high - low) * scale
+    sheet, axes = figure(width=max(width + 1.3, 5.0), height=max(height + 1.0, 3.0))
+    ax = axes[0, 0]
+    ax.set_axis_off()
+    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+    ax.set_title(title, fontsize=10, loc="left")
+    lines = [
+        (drawing.variables[variable], place)
+        for place, scope in zip(drawing.factors, drawing.scopes, strict=True)
+        for variable in scope
+    ]
+    ax.add_collection(LineCollection(lines, colors=GREY, linewidths=min(1.0, scale), zorder=1))
+    for x, y in drawing.factors:
+        ax.add_patch(Rectangle((x - HALF, y - HALF), 2 * HALF, 2 * HALF, color="#444444", linewidth=0, zorder=2))
+    colours = LinearSegmentedColormap.from_list("uncertainty", ["#ffffff", "#fbe3ad", ORANGE])
+    for number in range(count):
+        draw_variable(ax, graph, number, marginals[number], drawing.variables[number], colours, scale)
+    shading = ScalarMappable(Normalize(0, 1), colours)
+    sheet.colorbar(shading, ax=ax, label="entropy / log K", fraction=0.035, pad=0.02, shrink=0.7)
+    explain(sheet, bool(graph.evidence), count <= MOST_WITH_BARS)
+    return sheet
+
+
+def draw_variable(
+    ax: Axes,
+    graph: DiscreteGraph,
+    number: int,
+    marginal: np.ndarray,
+    place: np.ndarray,
+    colours: Colormap,
+    scale: float,
+) -> None:
+    """A circle, bars of the marginal in it, and the name below."""
+    x, y = place
+    observed = number in graph.evidence
+    edge = {"edgecolor": BLACK, "linewidth": 2.2 if observed else 0.9}
+    ax.add_patch(Circle((x, y), RADIUS, facecolor=colours(uncertainty(marginal)), zorder=3, **edge))
+    if len(graph.variables) <= MOST_WITH_BARS:
+        span, tall = 1.25 * RADIUS, 1.05 * RADIUS
+        step = span / len(marginal)
+        base = y - tall / 2
+        for k, p in enumerate(marginal):
+            left = x - span / 2 + (k + 0.1) * step
+            ax.add_patch(Rectangle((left, base), 0.8 * step, tall * float(p), color=BLUE, linewidth=0, zorder=4))
+        ax.plot([x - span / 2, x + span / 2], [base, base], color=BLACK, linewidth=0.7, zorder=5)
+    if len(graph.variables) <= MOST_NAMED:
+        name = graph.variables.name(number)
+        short = name if len(name) <= 14 else f"{name[:13]}…"
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+        size = max(4.0, 8.0 * min(1.0, scale / EDGE))
+        text = ax.text(x, y - 1.15 * RADIUS, short, ha="center", va="top", fontsize=size, zorder=6)
+        text.set(path_effects=halo, parse_math=False)
+
+
+def explain(sheet: Figure, observed: bool, bars: bool) -> None:
+    """What the marks are, below the drawing."""
+    circle = {"marker": "o", "linestyle": "none", "markersize": 9, "markerfacecolor": "white", "markeredgecolor": BLACK}
+    words = "variable, bars: probabilities of its states" if bars else "variable"
+    marks = [Line2D([], [], label=words, **circle)]
+    if observed:
+        marks.append(Line2D([], [], label="observed", markeredgewidth=2.2, **circle))
+    marks.append(Line2D([], [], label="factor", marker="s", linestyle="none", markersize=5, color="#444444"))
+    sheet.legend(handles=marks, loc="outside lower left", ncols=3, frameon=False, fontsize=8.5)
