@@ -57,8 +57,12 @@ def approximated(
     problem = graph.approximate(form).problem()
     if not problem.groups:
         whole = exactly(graph)
-        return whole._replace(ending=f"{whole.ending} This approximation holds all factors, so nothing had to be sent.")
-    solution = cavity.infer(problem, METHODS[method], max_seconds=max_seconds, callback=listen)
+        return whole._replace(ending=f"{whole.ending} The approximation holds every factor itself.")
+    try:
+        solution = cavity.infer(problem, METHODS[method], max_seconds=max_seconds, callback=listen)
+    except ValueError:  # weights that are all zero are no prior
+        refuse_contradiction(graph)
+        raise
     status = solution.status
     if status in (Status.NONFINITE_FACTOR, Status.IMPROPER_POSTERIOR) or not np.isfinite(solution.log_evidence):
         refuse_contradiction(graph)

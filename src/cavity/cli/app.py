@@ -20,7 +20,7 @@ from cavity.reports import Table, show
 app = typer.Typer(
     name="cavity", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # paragraphs of a docstring are filled
-    help="Expectation propagation and its relatives: classifiers for CSV files, a demo, experiments of the literature.",
+    help="Expectation propagation and its relatives: classifiers for CSV files, graphical models, experiments.",
 )  # fmt: skip
 app.command()(fit)
 app.command()(predict)
@@ -46,7 +46,7 @@ def options(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Expectation propagation and its relatives: classifiers for CSV files, a demo, experiments of the literature."""
+    """Expectation propagation and its relatives: classifiers for CSV files, graphical models, experiments."""
 
 
 @app.command()

@@ -183,12 +183,12 @@ def summary(graph: DiscreteGraph, answer: Answer, form: str) -> Table:
         ("status", answer.ending),
         ("time", f"{answer.seconds:.2f} s"),
     ]
-    return Table("Inference", ("", ""), rows)
+    return Table("Inference", ("what", "value"), rows)
 
 
 def states(graph: DiscreteGraph, answer: Answer, most: int) -> Table:
     """The first variables with their most probable states; the file has all."""
     chosen = [] if answer.states is None else answer.states.tolist()
     rows = [(graph.variables.name(v), graph.variables.states(v)[state]) for v, state in enumerate(chosen[:most])]
-    note = f"{len(chosen) - most} more variables are in the file of --out." if len(chosen) > most else ""
+    note = f"There are {len(chosen) - most} more variables; --out writes all of them." if len(chosen) > most else ""
     return Table("Most probable states", ("variable", "state"), rows, note)
