@@ -122,3 +122,32 @@ def test_random_graphs_are_answered_or_refused():
         if np.isfinite(logsumexp(joint_table(graph))):
             found = cv.infer(graph, cv.EP(max_sweeps=50))
             assert all(abs(own.sum() - 1) < 1e-12 for own in found.marginals)
+
+
+EQUAL = [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "form", ["disconnected", "tree", cv.Clusters([[0, 1]])], ids=["disconnected", "tree", "clusters"]
+)
+@pytest.mark.parametrize("evidence", [{0: 0, 2: 1}, {0: 0, 1: 1}], ids=str)
+def test_evidence_of_probability_zero_is_refused(form, evidence):
+    graph = cv.DiscreteGraph([2, 2, 2])
+    graph.add_factor([0, 1], EQUAL)
+    graph.add_factor([1, 2], EQUAL)
+    with pytest.raises(ValueError, match="the evidence has probability zero"):
+        cv.infer(graph.given(evidence).approximate(form))
+
+
+@pytest.mark.parametrize("form", ["disconnected", "tree"])
+def test_a_graph_that_needs_no_sites(form):
+    graph = cv.DiscreteGraph([1, 2, 3])
+    graph.add_factor([], 3.0)
+    for _ in range(2):
+        graph.add_factor([1], [1.0, 2.0])
+    found = cv.infer(graph.approximate(form))
+    assert found.status == "converged"
+    assert abs(found.log_evidence - np.log(3 * 5 * 3)) < 1e-12
+    np.testing.assert_allclose(found.marginals[1], [0.2, 0.8], atol=1e-12)
+    with pytest.raises(ValueError, match="no variables"):
+        cv.infer(cv.DiscreteGraph().approximate(form))

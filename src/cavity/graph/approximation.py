@@ -12,6 +12,7 @@ import numpy as np
 from cavity.graph.disconnected import disconnected
 from cavity.graph.joining import clustered, grouped
 from cavity.graph.reading import Clustering, Reader
+from cavity.graph.support import check_possible
 from cavity.graph.tree import on_tree
 from cavity.inference.problem import Problem
 
@@ -45,7 +46,11 @@ class Approximation:
     groups: tuple[tuple[int, ...], ...] = ()
 
     def problem(self) -> Problem:
+        """The sites and what q is made of; a graph without a possible state is refused."""
+        if not len(self.graph.variables):
+            raise ValueError("the graph has no variables.")
         graph = grouped(self.graph, self.groups, LARGEST_TABLE) if self.groups else self.graph
+        check_possible(graph)
         if isinstance(self.form, Tree):
             edges = None if self.form.edges is None else tree_edges(graph, self.form.edges)
             problem = on_tree(graph, edges)
@@ -57,6 +62,7 @@ class Approximation:
         if max(sizes, default=0) > LARGEST_TABLE:
             raise ValueError(f"a cluster has {max(sizes)} joint states, more than {LARGEST_TABLE}.")
         graph = clustered(graph, clustering, LARGEST_TABLE)
+        check_possible(graph)
         return dataclasses.replace(disconnected(graph), predictor=Reader(graph, clustering))
 
 

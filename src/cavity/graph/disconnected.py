@@ -50,6 +50,11 @@ def disconnected(graph: "DiscreteGraph") -> Problem:
         family = Product(tuple(families[slot] for slot in slots))
         groups.append(SiteGroup(Table(), own.log_values, family, Enumeration(), scope=Reach(len(wires), slots)))
         wires.append(rows.row[own.scopes].astype(np.int32))
+    if not groups:
+        # Everything is held exactly; a site that says nothing gives the loop something to visit.
+        family, nothing = Product((families[rows.family[0]],)), np.zeros((1, graph.cardinalities[0]))
+        groups.append(SiteGroup(Table(), nothing, family, Enumeration(), scope=Reach(0, (int(rows.family[0]),))))
+        wires.append(np.zeros((1, 1), np.int32))
     etas = own_weights(graph.flat_unary(), graph.cardinalities, rows)
     prior = GraphPrior(etas, tuple(jnp.asarray(w) for w in wires), jnp.asarray(log_constant))
     return Problem(prior, tuple(groups), Factorised(families))

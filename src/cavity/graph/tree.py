@@ -95,7 +95,16 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted) -> dict[tuple[Any, int], Site
             logs, spans = found.setdefault((group.shape, edges), ([], []))
             logs.append(table)
             spans.append((own, scope))
+    if not found:
+        # The tree holds everything; a site that says nothing gives the loop something to visit.
+        scope = np.zeros(1, np.int64)
+        found[(int(graph.cardinalities[0]),), 1] = ([np.zeros(graph.cardinalities[0])], [(above(tree, 0), scope)])
     return found
+
+
+def above(tree: Rooted, variable: int) -> Span:
+    """The edge above one variable."""
+    return Span(int(tree.parent[variable]), [variable], [0])
 
 
 def laid_out(spans: list[tuple[Span, Any]], edges: int, count: int) -> tuple[np.ndarray, ...]:
