@@ -87,7 +87,7 @@ def test_a_tree_holds_all_of_a_chain(tmp_path):
     chain.write(tmp_path / "chain.fg")
     result = call("infer", tmp_path / "chain.fg", "--approximation", "tree", "--task", "PR", "--out", tmp_path / "PR")
     assert result.exit_code == 0, result.output
-    assert "holds every factor itself" in " ".join(result.output.split())
+    assert "converged" in result.output
     assert read_pr((tmp_path / "PR").read_text()) == pytest.approx(enumerated(chain)[1], rel=1e-12)
 
 

@@ -49,20 +49,13 @@ def approximated(
     max_seconds: float | None,
     listen: Callable[[Any], None] | None,
 ) -> Answer:
-    """Marginals and log evidence by EP; exact ones where no factor is left to approximate.
+    """Marginals and log evidence by EP.
 
     listen: called with the solution after every sweep.
     """
     began = time.perf_counter()
     problem = graph.approximate(form).problem()
-    if not problem.groups:
-        whole = exactly(graph)
-        return whole._replace(ending=f"{whole.ending} The approximation holds every factor itself.")
-    try:
-        solution = cavity.infer(problem, METHODS[method], max_seconds=max_seconds, callback=listen)
-    except ValueError:  # weights that are all zero are no prior
-        refuse_contradiction(graph)
-        raise
+    solution = cavity.infer(problem, METHODS[method], max_seconds=max_seconds, callback=listen)
     status = solution.status
     if status in (Status.NONFINITE_FACTOR, Status.IMPROPER_POSTERIOR) or not np.isfinite(solution.log_evidence):
         refuse_contradiction(graph)
