@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import logsumexp
 
 from cavity.families.base import Family
 from cavity.numerics.differences import leave_one_out, log_excess
+from cavity.numerics.log_sums import log_sum_last
 from cavity.numerics.precision import float64
 
 #: A count above this is a zero. Not 0, because fractional powers and damped steps add up to integers only nearly.
@@ -53,7 +53,7 @@ class Categorical(Family):
     def log_probabilities(self, eta: jax.Array) -> jax.Array:
         """Normalised log weights; −inf everywhere when no state is possible."""
         weights = self.log_weights(eta)
-        total = logsumexp(weights, axis=-1, keepdims=True)
+        total = log_sum_last(weights)[..., None]
         return weights - jnp.where(jnp.isfinite(total), total, 0.0)
 
     def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
@@ -69,7 +69,7 @@ class Categorical(Family):
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """log Σ weights over possible states: −inf if there is none, inf if a zero was divided out of nothing."""
         negative = jnp.any(self.zeros(eta) < -SOME, axis=-1)
-        return jnp.where(negative, jnp.inf, logsumexp(self.log_weights(eta), axis=-1))
+        return jnp.where(negative, jnp.inf, log_sum_last(self.log_weights(eta)))
 
     @float64
     def moments(self, eta: jax.Array) -> jax.Array:
@@ -137,6 +137,11 @@ class Categorical(Family):
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Largest difference of probabilities in units of sqrt(p (1 − p)) under `eta`."""
         p, q = self.moments(eta), self.moments(other)
+        if self.states == 2:
+            # Both states differ by the same, which the less probable one knows to more digits.
+            gap = jnp.abs(jnp.where(p[..., 0] < p[..., 1], p[..., 0] - q[..., 0], p[..., 1] - q[..., 1]))
+            spread = jnp.sqrt(jnp.maximum(p[..., 0] * p[..., 1], jnp.finfo(float).tiny))
+            return jnp.where(self.is_proper(eta) & self.is_proper(other), gap / spread, jnp.inf)
         _, rest = leave_one_out(p)
         # Of the most probable state, 1 − p and p − q are known from the other states alone.
         top = jnp.arange(self.states) == jnp.argmax(p, axis=-1, keepdims=True)

@@ -14,6 +14,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
 from cavity.moments.base import Info, Moments
+from cavity.numerics.log_sums import FEW, log_sum, log_sum_last
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000
@@ -40,17 +41,8 @@ class Enumeration(Moments):
         log_t = power * log_table(factor, variables, data, isinstance(family, Product))
         log_t = jnp.where(jnp.isfinite(log_t), log_t, -jnp.inf)  # NaN counts as impossible
         cavities = [own.log_probabilities(part) for own, part in zip(variables, parts, strict=True)]
-
-        def spread(values: jax.Array, axis: int) -> jax.Array:
-            """A vector of one variable, shaped to act on the joint table."""
-            return values.reshape([-1 if i == axis else 1 for i in range(len(variables))])
-
-        outgoing = []
-        for axis in range(len(variables)):
-            others = [spread(c, i) for i, c in enumerate(cavities) if i != axis]
-            rest = tuple(i for i in range(len(variables)) if i != axis)
-            outgoing.append(jax.nn.logsumexp(sum(others, log_t), axis=rest))
-        log_z = jax.nn.logsumexp(outgoing[0] + cavities[0])
+        outgoing = messages(log_t, cavities)
+        log_z = log_sum_last(outgoing[0] + cavities[0])
         found = log_z > -jnp.inf
         scale = jnp.where(found, log_z, 0.0)
         stats, sites = [], []
@@ -64,6 +56,27 @@ class Enumeration(Moments):
 
     def evaluations(self, family: Family) -> int:
         return math.prod(own.states for own in discrete(family))
+
+
+def messages(log_t: jax.Array, cavities: list[jax.Array]) -> list[jax.Array]:
+    """log Σ over all other variables of t Π_{j ≠ i} c_j, for every variable i; small tables entry by entry."""
+    axes = range(log_t.ndim)
+    if log_t.size > FEW:
+        found = []
+        for axis in axes:
+            others = [c.reshape([-1 if i == j else 1 for j in axes]) for i, c in enumerate(cavities) if i != axis]
+            found.append(jax.nn.logsumexp(sum(others, log_t), axis=tuple(j for j in axes if j != axis)))
+        return found
+    states = list(np.ndindex(log_t.shape))
+    weights = [[c[k] for k in range(c.shape[0])] for c in cavities]
+
+    def entry(x: tuple[int, ...], axis: int) -> jax.Array:
+        return sum([weights[j][x[j]] for j in axes if j != axis], log_t[x])
+
+    return [
+        jnp.stack([log_sum([entry(x, axis) for x in states if x[axis] == k]) for k in range(log_t.shape[axis])])
+        for axis in axes
+    ]
 
 
 def discrete(family: Family) -> tuple[Categorical, ...]:
