@@ -3,5 +3,6 @@
 from cavity.graph.approximation import Clusters, Tree
 from cavity.graph.discrete import DiscreteGraph
 from cavity.graph.exact import Exact, exact_discrete, exact_map
+from cavity.graph.filtering import Filtered
 
-__all__ = ["Clusters", "DiscreteGraph", "Exact", "Tree", "exact_discrete", "exact_map"]
+__all__ = ["Clusters", "DiscreteGraph", "Exact", "Filtered", "Tree", "exact_discrete", "exact_map"]

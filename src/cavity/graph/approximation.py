@@ -57,10 +57,7 @@ class Approximation:
             return dataclasses.replace(problem, predictor=Reader(graph, None))
         if self.form is None:
             return dataclasses.replace(disconnected(graph), predictor=Reader(graph, None))
-        clustering = Clustering.of(graph, members(graph, self.form))
-        sizes = [math.prod(graph.cardinalities[list(own)].tolist()) for own in clustering.members]
-        if max(sizes, default=0) > LARGEST_TABLE:
-            raise ValueError(f"a cluster has {max(sizes)} joint states, more than {LARGEST_TABLE}.")
+        clustering = clustering_of(graph, self.form)
         graph = clustered(graph, clustering, LARGEST_TABLE)
         check_possible(graph)
         return dataclasses.replace(disconnected(graph), predictor=Reader(graph, clustering))
@@ -100,3 +97,12 @@ def members(graph: DiscreteGraph, form: Clusters) -> list[tuple[int, ...]]:
         twice = next(number for number in flat if flat.count(number) > 1)
         raise ValueError(f"clusters must be disjoint; {graph.variables.name(twice)} is in two.")
     return [own for own in found if own]
+
+
+def clustering_of(graph: DiscreteGraph, form: Clusters) -> Clustering:
+    """The clusters and the variables in none, after refusing what has too many joint states."""
+    clustering = Clustering.of(graph, members(graph, form))
+    sizes = [math.prod(graph.cardinalities[list(own)].tolist()) for own in clustering.members]
+    if max(sizes, default=0) > LARGEST_TABLE:
+        raise ValueError(f"a cluster has {max(sizes)} joint states, more than {LARGEST_TABLE}.")
+    return clustering

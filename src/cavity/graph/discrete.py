@@ -14,6 +14,7 @@ from cavity.graph.variables import Variables
 
 if TYPE_CHECKING:
     from cavity.graph.approximation import Approximation
+    from cavity.graph.filtering import Filtered
     from cavity.inference.problem import Problem
 
 
@@ -164,6 +165,23 @@ class DiscreteGraph:
         from cavity.graph.approximation import approximate
 
         return approximate(self, form, groups)
+
+    def filter(
+        self, slices: Sequence[Sequence[Any]], *, clusters: Sequence[Sequence[Any]] | None = None, memory: float = 2e9
+    ) -> Filtered:
+        """One pass through time slices, after Boyen & Koller: marginals given the evidence up to each slice.
+
+        A factor belongs to the latest slice it touches and may touch only that one and the one before. Every step sums
+        the old slice out exactly, and keeps a product over the variables of the new one, or over clusters of them.
+
+        Args:
+            slices: the variables of every slice, by number or name, each variable in exactly one.
+            clusters: sets of variables within a slice that are kept joint; all of a slice in one set is exact.
+            memory: bytes that the tables of one step may take.
+        """
+        from cavity.graph.filtering import boyen_koller
+
+        return boyen_koller(self, slices, clusters, memory)
 
     def problem(self) -> Problem:
         """The disconnected approximation, whose EP is loopy belief propagation."""
