@@ -10,12 +10,24 @@ from cavity.experiments.relaxed import figure_4 as rep_4
 from cavity.experiments.relaxed import figure_5 as rep_5
 from cavity.experiments.relaxed import figure_6 as rep_6
 from cavity.experiments.runner import Interrupted, Record, default_folder, run
-from cavity.experiments.thesis import figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7
-from cavity.experiments.thesis import figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6
+from cavity.experiments.thesis import (
+    figure_2_1,
+    figure_3_2,
+    figure_3_4,
+    figure_3_5,
+    figure_3_6,
+    figure_3_7,
+    figure_4_1,
+    figure_4_3,
+    figure_4_4,
+    figure_4_5,
+    figure_4_6,
+    larger_graphs,
+)
 
 MODULES = (
     *(figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7),
-    *(figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6),
+    *(figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6, larger_graphs),
     *(notes_1, notes_2),
     *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
 )

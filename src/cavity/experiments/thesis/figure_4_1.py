@@ -5,8 +5,19 @@ from typing import Any
 import numpy as np
 
 import cavity
-from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
-from cavity.experiments.base import median, share
+from cavity.experiments.base import (
+    Config,
+    Experiment,
+    Outcome,
+    Results,
+    Unit,
+    array,
+    check_table,
+    grade,
+    make_unit,
+    median,
+    share,
+)
 from cavity.experiments.thesis import DOCUMENT
 from cavity.experiments.thesis.coupled_chains import CHAINS, LENGTH, Model, coupled_chains
 from cavity.experiments.workbench import infer
@@ -133,12 +144,12 @@ def summarise(results: Results, config: Config) -> Outcome:
         "refined slices: the last slice, too, closer than the filter on most models": better["slices", kinds[1]] > 0.5,
         "refined slices: log Z closer than the filter's on most models": better["slices", kinds[2]] > 0.5,
     }
+    closer = {kind: f"{better['slices', kind]:.0%} and {better['tables', kind]:.0%}" for kind in kinds}
     sentence = (
-        f"One pass over slices is the filter, to {same.max():.0e}. Refined to convergence the marginals are closer to "
-        f"exact smoothing on {better['slices', kinds[0]]:.0%} of the models (slices) and {better['tables', kinds[0]]:.0%} "
-        f"(tables, belief propagation), log Z on {better['slices', kinds[2]]:.0%} and {better['tables', kinds[2]]:.0%}, "
-        f"the last slice on {better['slices', kinds[1]]:.0%} and {better['tables', kinds[1]]:.0%}; converged "
-        f"{converged['slices']:.0%} and {converged['tables']:.0%}."
+        f"One pass over slices is the filter, to {same.max():.0e}. Refined to convergence, slices and tables (belief "
+        f"propagation), the marginals are closer to exact smoothing on {closer[kinds[0]]} of the models, those of the "
+        f"last slice on {closer[kinds[1]]}, log Z on {closer[kinds[2]]}; converged {converged['slices']:.0%} and "
+        f"{converged['tables']:.0%}."
     )
     return Outcome((table, filters, check_table(checks)), numbers, grade(checks), sentence)
 
@@ -171,8 +182,8 @@ EXPERIMENT = Experiment(
     name="thesis-4-1",
     document=f"{DOCUMENT}, figure 4-1 and section 4.1",
     title="Boyen and Koller's filter, belief propagation, and EP with independent variables",
-    claim="A completely disconnected q in ADF is the filter of Boyen and Koller: one pass of loopy belief propagation in "
-    "which a term is the product of all tables of a time slice. EP refines it to convergence, which improves it.",
+    claim="A completely disconnected q in ADF is the filter of Boyen and Koller: one pass of loopy belief propagation "
+    "in which a term is the product of all tables of a time slice. EP refines it to convergence, which improves it.",
     units=units,
     run_unit=run_unit,
     summarise=summarise,

@@ -62,8 +62,8 @@ EXPERIMENT = Experiment(
     document=f"{DOCUMENT}, figure 4-6",
     title="Clusters of variables and grouped edges together",
     claim="Two terms as in figure 4-4 can be combined with a q that keeps the pairs (x1, x2), (x3, x4), (x5, x6) "
-    "joint. (The thesis writes the updates down; by them the combination is exact on this network, which neither part alone "
-    "is.)",
+    "joint. (The thesis writes the updates down; by them the combination is exact on this network, which neither part "
+    "alone is.)",
     units=units,
     run_unit=six_nodes.run_unit,
     summarise=summarise,

@@ -57,7 +57,9 @@ def error_boxes(ax: Any, results: Results, title: str) -> None:
         for method in ("ADF", "EP"):
             found = of_form(results, name, f"{method} marginals").mean(axis=1)
             samples[f"{name}\n{method}"] = np.maximum(found, FLOOR)
-    box_by_name(ax, samples, {name: COLOURS[name.partition("\n")[0]] for name in samples})
+    shown = {name: name.replace(", ", ",\n") for name in samples}
+    colours = {shown[name]: COLOURS[name.partition("\n")[0]] for name in samples}
+    box_by_name(ax, {shown[name]: own for name, own in samples.items()}, colours)
     label(ax, title, "", "mean error of a marginal")
     ax.tick_params(axis="x", labelsize=8)
 
