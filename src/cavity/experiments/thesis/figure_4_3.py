@@ -1,5 +1,8 @@
 """Thesis figure 4-3: an undirected network of six nodes, where EP with independent variables is loopy BP."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, share
@@ -68,7 +71,7 @@ def summarise(results: Results, config: Config) -> Outcome:
     return Outcome((six_nodes.error_table(results), table, check_table(checks)), numbers, grade(checks), sentence)
 
 
-def means(one: dict) -> tuple[int, float, float]:
+def means(one: Mapping[str, Any]) -> tuple[int, float, float]:
     """A row: networks where both settle, and how far apart they are there."""
     both = (array(one["converged"]) > 0) & (array(one["settled"]) > 0)
     differences = [float(array(one[key])[both].max(initial=0.0)) for key in ("difference", "log_z difference")]

@@ -16,7 +16,7 @@ LONGEST = 6
 class Structure(NamedTuple):
     """edges: (m, 2). sizes: (m,), what |J| is in units of the coupling. clusters: disjoint sets of nodes."""
 
-    count: int
+    nodes: int
     edges: np.ndarray
     sizes: np.ndarray
     clusters: list[list[int]]
@@ -109,7 +109,7 @@ def between_clusters(structure: Structure) -> list[list[int]]:
 
 def forms(structure: Structure) -> dict[str, tuple[Any, Any]]:
     """Approximations by name: what stands for q, and which edges are joined."""
-    tree = cavity.Tree(maximal_tree(structure.count, structure.edges, structure.sizes).tolist())
+    tree = cavity.Tree(maximal_tree(structure.nodes, structure.edges, structure.sizes).tolist())
     clusters = cavity.Clusters(structure.clusters)
     return {
         "BP": ("disconnected", None),
@@ -123,8 +123,8 @@ def forms(structure: Structure) -> dict[str, tuple[Any, Any]]:
 def spins(structure: Structure, coupling: float, field: float, rng: np.random.Generator) -> DiscreteGraph:
     """exp(Σ J_ij s_i s_j + Σ h_i s_i): |J| = coupling × its size, with random signs; h even in ± field."""
     signed = coupling * structure.sizes * rng.choice([-1.0, 1.0], len(structure.edges))
-    graph = DiscreteGraph([2] * structure.count)
+    graph = DiscreteGraph([2] * structure.nodes)
     graph.add_factors(structure.edges, signed[:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]]), log=True)
-    fields = rng.uniform(-field, field, structure.count)
-    graph.add_factors(np.arange(structure.count)[:, None], np.stack([-fields, fields], axis=1), log=True)
+    fields = rng.uniform(-field, field, structure.nodes)
+    graph.add_factors(np.arange(structure.nodes)[:, None], np.stack([-fields, fields], axis=1), log=True)
     return graph
