@@ -37,14 +37,15 @@ SWEEPS = 500
 
 def units(config: Config) -> list[Unit]:
     """One for each graph and form; all forms of a graph see the same couplings and fields."""
-    kinds = KINDS if config.size != "tiny" else KINDS[:1]
+    tiny = config.size == "tiny"
+    kinds, shown = (KINDS[:1], ("BP", "tree")) if tiny else (KINDS, tuple(COLOURS))
     return [
         make_unit(
             config, 420 + 10 * place + copy, f"{kind}/{copy}/{form}", kind=kind, form=form, count=config.pick(6, 2, 1)
         )
         for place, kind in enumerate(kinds)
         for copy in range(config.pick(2, 1, 1))
-        for form in COLOURS
+        for form in shown
     ]
 
 
@@ -82,6 +83,11 @@ def gathered(results: Results, kind: str, form: str, key: str, cell: str | None 
     return np.concatenate(found)
 
 
+def forms_in(results: Results) -> list[str]:
+    """Names of the forms, in order."""
+    return list(dict.fromkeys(name.rpartition("/")[2] for name in results))
+
+
 def closer(results: Results, kind: str, form: str, cell: str | None = None) -> tuple[float, int]:
     """Of the graphs on which this form and BP both settle: the share where this one is closer, and their number.
 
@@ -93,7 +99,7 @@ def closer(results: Results, kind: str, form: str, cell: str | None = None) -> t
     return share(own[both] < (1 - 1e-4) * bp[both]), int(both.sum())
 
 
-def facts(results: Results, kind: str, form: str, cell: str | None = None) -> dict[str, float | int]:
+def facts(results: Results, kind: str, form: str, cell: str | None = None) -> dict[str, float | int | None]:
     """What is said of a form on the graphs of a kind, of one cell or of all."""
     errors, log_z, converged = (gathered(results, kind, form, key, cell) for key in ("marginals", "log_z", "converged"))
     better, both = closer(results, kind, form, cell)
@@ -102,19 +108,19 @@ def facts(results: Results, kind: str, form: str, cell: str | None = None) -> di
         "marginals": median(errors),
         "log Z": median(np.abs(log_z)),
         "both settle": both,
-        "closer than BP": better,
+        "closer than BP": None if form == "BP" else better,
     }
 
 
 def summarise(results: Results, config: Config) -> Outcome:
     kinds = list(dict.fromkeys(name.partition("/")[0] for name in results))
-    cells = list(next(iter(results.values())))
-    numbers = {kind: {form: facts(results, kind, form) for form in COLOURS} for kind in kinds}
+    cells, shown = list(next(iter(results.values()))), forms_in(results)
+    numbers = {kind: {form: facts(results, kind, form) for form in shown} for kind in kinds}
     rows = [
         (kind, *map(float, cell.split(", ")), form, *facts(results, kind, form, cell).values())
         for kind in kinds
         for cell in cells
-        for form in COLOURS
+        for form in shown
     ]
     heads = tuple(numbers[kinds[0]]["BP"])
     note = (
@@ -126,23 +132,20 @@ def summarise(results: Results, config: Config) -> Outcome:
         Table(
             "All couplings and fields",
             ("kind", "form", *heads),
-            [(k, f, *numbers[k][f].values()) for k in kinds for f in COLOURS],
+            [(k, f, *numbers[k][f].values()) for k in kinds for f in shown],
         ),
         Table("By coupling and field", ("kind", "coupling", "field", "form", *heads), rows, note),
     )
     checks = {}
-    for form in list(COLOURS)[1:]:
+    for form in shown[1:]:
         for kind in kinds:
-            checks[f"{form}, {kind}: closer than BP on most graphs"] = numbers[kind][form]["closer than BP"] > 0.5
+            checks[f"{form}, {kind}: closer than BP on most graphs"] = closer(results, kind, form)[0] > 0.5
         rates = [np.mean([numbers[kind][name]["converged"] for kind in kinds]) for name in (form, "BP")]
         checks[f"{form}: settles more often than BP"] = bool(rates[0] > rates[1])
     sentence = "Closer than belief propagation, where both settle: " + "; ".join(
-        f"{form} " + ", ".join(f"{numbers[kind][form]['closer than BP']:.0%}" for kind in kinds)
-        for form in list(COLOURS)[1:]
+        f"{form} " + ", ".join(f"{closer(results, kind, form)[0]:.0%}" for kind in kinds) for form in shown[1:]
     )
-    settled = ", ".join(
-        f"{form} {np.mean([numbers[kind][form]['converged'] for kind in kinds]):.0%}" for form in COLOURS
-    )
+    settled = ", ".join(f"{form} {np.mean([numbers[kind][form]['converged'] for kind in kinds]):.0%}" for form in shown)
     sentence += f" ({', '.join(kinds)}). Settled: {settled}."
     return Outcome((*tables, check_table(checks)), numbers, grade(checks), sentence)
 
@@ -152,13 +155,13 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
     cells = list(next(iter(results.values())))
     sheet, axes = figure(3, len(kinds), width=4.6 * len(kinds), height=9.6)
     for column, kind in enumerate(kinds):
-        for form, colour in COLOURS.items():
+        for form in forms_in(results):
             places = np.arange(len(cells)) + 0.12 * (list(COLOURS).index(form) - 2)
             errors = [median(gathered(results, kind, form, "marginals", cell)) for cell in cells]
             log_z = [median(np.abs(gathered(results, kind, form, "log_z", cell))) for cell in cells]
             settled = [share(gathered(results, kind, form, "converged", cell) > 0) for cell in cells]
             for ax, values in zip(axes[:, column], (errors, log_z, settled), strict=True):
-                ax.plot(places, values, "o", color=colour, label=form, markersize=6)
+                ax.plot(places, values, "o", color=COLOURS[form], label=form, markersize=6)
         for ax, name in zip(axes[:, column], ("error of a marginal", "error of log Z", "share converged"), strict=True):
             ax.set_xticks(range(len(cells)), [cell.replace(", ", "\n") for cell in cells])
             label(ax, kind, "coupling, field below it", name)
