@@ -1,5 +1,7 @@
 """Thesis 4.2 beyond its six nodes: grouping, trees and clusters against belief propagation on graphs of spins."""
 
+from typing import Any
+
 import numpy as np
 
 import cavity
@@ -99,7 +101,7 @@ def closer(results: Results, kind: str, form: str, cell: str | None = None) -> t
     return share(own[both] < (1 - 1e-4) * bp[both]), int(both.sum())
 
 
-def facts(results: Results, kind: str, form: str, cell: str | None = None) -> dict[str, float | int | None]:
+def facts(results: Results, kind: str, form: str, cell: str | None = None) -> dict[str, Any]:
     """What is said of a form on the graphs of a kind, of one cell or of all."""
     errors, log_z, converged = (gathered(results, kind, form, key, cell) for key in ("marginals", "log_z", "converged"))
     better, both = closer(results, kind, form, cell)
