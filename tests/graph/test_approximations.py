@@ -92,7 +92,9 @@ def test_pairs_on_a_tree_and_in_a_cluster(six_nodes):
         np.testing.assert_allclose(pair.sum(axis=0), table[1][j], atol=1e-10)
     clusters = cv.infer(six_nodes.approximate(CLUSTERS, groups=SQUARES), cv.EP())
     np.testing.assert_allclose(clusters.pair(2, 3), chain.pair(2, 3), atol=1e-10)
-    np.testing.assert_allclose(clusters.pair(3, 2), chain.pair(2, 3).T, atol=1e-10)
+    np.testing.assert_allclose(clusters.pair("x3", "x2"), chain.pair(2, 3).T, atol=1e-10)
+    with pytest.raises(ValueError, match="numbered 0 to 5"):
+        clusters.pair(0, 6)
 
 
 @pytest.mark.parametrize(

@@ -54,13 +54,13 @@ class Approximation:
         if isinstance(self.form, Tree):
             edges = None if self.form.edges is None else tree_edges(graph, self.form.edges)
             problem = on_tree(graph, edges)
-            return dataclasses.replace(problem, predictor=Reader(graph, None))
+            return dataclasses.replace(problem, predictor=Reader(graph, None, graph.variables))
         if self.form is None:
-            return dataclasses.replace(disconnected(graph), predictor=Reader(graph, None))
+            return dataclasses.replace(disconnected(graph), predictor=Reader(graph, None, graph.variables))
         clustering = clustering_of(graph, self.form)
         graph = clustered(graph, clustering, LARGEST_TABLE)
         check_possible(graph)
-        return dataclasses.replace(disconnected(graph), predictor=Reader(graph, clustering))
+        return dataclasses.replace(disconnected(graph), predictor=Reader(graph, clustering, self.graph.variables))
 
 
 def approximate(graph: DiscreteGraph, form: Any, groups: Any) -> Approximation:

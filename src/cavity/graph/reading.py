@@ -18,6 +18,7 @@ from cavity.posteriors.tree import TreeDistribution
 
 if TYPE_CHECKING:
     from cavity.graph.discrete import DiscreteGraph
+    from cavity.graph.variables import Variables
     from cavity.inference.solution import Solution
 
 
@@ -48,8 +49,8 @@ class Reader:
     shape, or other evidence, is not compiled again; nothing compiled looks inside.
     """
 
-    def __init__(self, graph: DiscreteGraph, clustering: Clustering | None) -> None:
-        self.graph, self.clustering = graph, clustering
+    def __init__(self, graph: DiscreteGraph, clustering: Clustering | None, variables: Variables) -> None:
+        self.graph, self.clustering, self.variables = graph, clustering, variables
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reader)
@@ -90,9 +91,7 @@ class Reader:
     @float64
     def pair(self, solution: Solution, i: Any, j: Any) -> np.ndarray:
         """P(x_i, x_j) where the approximation holds it: on a tree always, else in a cluster or in a factor."""
-        variables = self.graph.variables if self.clustering is None else None
-        if variables is not None:
-            i, j = variables.number(i), variables.number(j)
+        i, j = self.variables.number(i), self.variables.number(j)
         if i == j:
             raise ValueError(f"a pair needs two variables; found {i} twice.")
         if isinstance(solution.q, TreeDistribution):
