@@ -40,6 +40,11 @@ class Family(ABC):
     """One exponential family. Subclasses are frozen dataclasses: hashable, static under `jit`."""
 
     @property
+    def cavities_proper(self) -> bool:
+        """Whether deleting a site from a proper q always leaves a distribution."""
+        return False
+
+    @property
     @abstractmethod
     def size(self) -> int:
         """Length of the natural parameter vector."""

@@ -6,7 +6,9 @@ message inf − inf. Here each message that says "impossible" adds one to the st
 exactly the product of the other messages (thesis 3.41).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import jax
@@ -14,11 +16,34 @@ import jax.numpy as jnp
 
 from cavity.families.base import Family
 from cavity.numerics.differences import leave_one_out, log_excess
-from cavity.numerics.log_sums import log_sum_last
 from cavity.numerics.precision import float64
+from cavity.numerics.unrolled import FEW, all_last, any_last, log_sum_last, shares_and_rest, shares_last
 
 #: A count above this is a zero. Not 0, because fractional powers and damped steps add up to integers only nearly.
 SOME = 1e-9
+
+#: log odds beyond which a state is as good as impossible where two distributions are compared
+LARGEST_ODDS = 700.0
+
+
+def spread_gap(weights: Sequence[jax.Array], others: Sequence[jax.Array]) -> jax.Array:
+    """Largest |p − q| / sqrt(p (1 − p)) over states, from log weights with every state apart.
+
+    Of two states both differ by the same: with the log odds u of p and v of q it is |sinh((u − v)/2)| / cosh(v/2).
+    """
+    if len(weights) == 1:
+        return jnp.zeros_like(weights[0])
+    if len(weights) == 2:
+        u, v = (jnp.clip(own[0] - own[1], -LARGEST_ODDS, LARGEST_ODDS) for own in (weights, others))
+        half, low = jnp.exp(0.5 * (u - v)), jnp.exp(-0.5 * jnp.abs(v))
+        return jnp.abs(half - 1.0 / half) * low / (1.0 + low * low)
+    (p, p_rest), (q, q_rest) = shares_and_rest(weights), shares_and_rest(others)
+    gaps = []
+    for own, rest, other, other_rest in zip(p, p_rest, q, q_rest, strict=True):
+        # What is nearly certain is known to more digits from the other states.
+        gap = jnp.abs(jnp.where(own > 0.5, other_rest - rest, own - other))
+        gaps.append(gap / jnp.sqrt(jnp.maximum(own * rest, jnp.finfo(float).tiny)))
+    return reduce(jnp.maximum, gaps)
 
 
 @dataclass(frozen=True)
@@ -30,6 +55,11 @@ class Categorical(Family):
     def __post_init__(self) -> None:
         if self.states < 1:
             raise ValueError(f"Categorical needs states >= 1, got {self.states}.")
+
+    @property
+    def cavities_proper(self) -> bool:
+        """Counts of zeros are never negative: a cavity is a product of the other messages."""
+        return True
 
     @property
     def size(self) -> int:
@@ -68,13 +98,13 @@ class Categorical(Family):
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """log Σ weights over possible states: −inf if there is none, inf if a zero was divided out of nothing."""
-        negative = jnp.any(self.zeros(eta) < -SOME, axis=-1)
+        negative = any_last(self.zeros(eta) < -SOME)
         return jnp.where(negative, jnp.inf, log_sum_last(self.log_weights(eta)))
 
     @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         """The K probabilities."""
-        return jnp.exp(self.log_probabilities(eta))
+        return shares_last(self.log_weights(eta))
 
     @float64
     def natural(self, mu: jax.Array) -> jax.Array:
@@ -84,8 +114,8 @@ class Categorical(Family):
 
     @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
-        possible = jnp.any(self.zeros(eta) <= SOME, axis=-1) & jnp.all(self.zeros(eta) >= -SOME, axis=-1)
-        return possible & jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
+        zeros = self.zeros(eta)
+        return any_last(zeros <= SOME) & all_last(zeros >= -SOME) & all_last(jnp.isfinite(jnp.asarray(eta)))
 
     @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
@@ -136,19 +166,19 @@ class Categorical(Family):
     @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Largest difference of probabilities in units of sqrt(p (1 − p)) under `eta`."""
+        both = self.is_proper(eta) & self.is_proper(other)
+        if self.states <= FEW:
+            eta, other = self.log_weights(eta), self.log_weights(other)
+            apart = [[own[..., k] for k in range(self.states)] for own in (eta, other)]
+            return jnp.where(both, spread_gap(*apart), jnp.inf)
         p, q = self.moments(eta), self.moments(other)
-        if self.states == 2:
-            # Both states differ by the same, which the less probable one knows to more digits.
-            gap = jnp.abs(jnp.where(p[..., 0] < p[..., 1], p[..., 0] - q[..., 0], p[..., 1] - q[..., 1]))
-            spread = jnp.sqrt(jnp.maximum(p[..., 0] * p[..., 1], jnp.finfo(float).tiny))
-            return jnp.where(self.is_proper(eta) & self.is_proper(other), gap / spread, jnp.inf)
         _, rest = leave_one_out(p)
         # Of the most probable state, 1 − p and p − q are known from the other states alone.
         top = jnp.arange(self.states) == jnp.argmax(p, axis=-1, keepdims=True)
         others = jnp.sum(jnp.where(top, 0.0, p - q), axis=-1, keepdims=True)
         gap = jnp.abs(jnp.where(top, others, p - q))
         spread = jnp.sqrt(jnp.maximum(p * rest, jnp.finfo(float).tiny))
-        return jnp.where(self.is_proper(eta) & self.is_proper(other), jnp.max(gap / spread, axis=-1), jnp.inf)
+        return jnp.where(both, jnp.max(gap / spread, axis=-1), jnp.inf)
 
     def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
         """log(stats/cavity probabilities), one zero where stats is 0; where the cavity is already zero it says nothing.

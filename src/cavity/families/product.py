@@ -1,6 +1,7 @@
 """Independent product of families: eta is the concatenation, a value x is a tuple with one entry for each family."""
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 from typing import Any
 
@@ -29,7 +30,7 @@ def cut(sizes: list[int]) -> tuple[slice, ...]:
 
 def add(terms: list[jax.Array]) -> jax.Array:
     """Sum of equal-shaped arrays."""
-    return jnp.sum(jnp.stack(terms), axis=0)
+    return reduce(jnp.add, terms)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Product(Family):
     def __post_init__(self) -> None:
         if not self.families:
             raise ValueError("Product needs at least one family, got an empty tuple.")
+
+    @property
+    def cavities_proper(self) -> bool:
+        return all(family.cavities_proper for family in self.families)
 
     @property
     def size(self) -> int:
@@ -102,7 +107,7 @@ class Product(Family):
 
     @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
-        return jnp.all(jnp.stack(self.each("is_proper", eta)), axis=0)
+        return reduce(jnp.logical_and, self.each("is_proper", eta))
 
     @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> Any:
@@ -134,7 +139,7 @@ class Product(Family):
 
     @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
-        return jnp.max(jnp.stack(self.each("distance", eta, other)), axis=0)
+        return reduce(jnp.maximum, self.each("distance", eta, other))
 
     @property
     def local_size(self) -> int:

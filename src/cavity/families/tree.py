@@ -40,6 +40,10 @@ class Subtree(Family):
     states: int
 
     @property
+    def cavities_proper(self) -> bool:
+        return True
+
+    @property
     def size(self) -> int:
         return 2 * self.edges * self.states**2 + self.edges
 

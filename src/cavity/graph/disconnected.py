@@ -8,13 +8,19 @@ import numpy as np
 from cavity.factors.table import Table
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
+from cavity.graph.flooding import InColumns
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.schedule import InOrder, Parallel
 from cavity.moments.enumeration import Enumeration
 from cavity.numerics.precision import float64
 from cavity.posteriors.factorised import Factorised, GraphPrior, Reach
 
 if TYPE_CHECKING:
     from cavity.graph.discrete import DiscreteGraph
+
+
+#: sites up to which a method that names no schedule visits them one after another; more are visited at once
+ONE_BY_ONE = 5_000
 
 
 class Rows(NamedTuple):
@@ -57,7 +63,9 @@ def disconnected(graph: "DiscreteGraph") -> Problem:
         wires.append(np.zeros((1, 1), np.int32))
     etas = own_weights(graph.flat_unary(), graph.cardinalities, rows)
     prior = GraphPrior(etas, tuple(jnp.asarray(w) for w in wires), jnp.asarray(log_constant))
-    return Problem(prior, tuple(groups), Factorised(families))
+    sites = sum(group.size for group in groups)
+    schedule = Parallel() if sites > ONE_BY_ONE else InOrder()
+    return Problem(prior, tuple(groups), Factorised(families), schedule=schedule, shortcut=InColumns())
 
 
 def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: Rows) -> tuple[Any, ...]:

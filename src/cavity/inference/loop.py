@@ -15,7 +15,7 @@ from cavity.inference.evidence import log_evidence, log_scale
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Table
-from cavity.inference.state import Counts, Report, State, is_settled, recorded, tilted
+from cavity.inference.state import Counts, Report, State, is_settled, recorded, scaled_at_visits, tilted
 from cavity.inference.visit import (
     Rows,
     Trial,
@@ -23,6 +23,7 @@ from cavity.inference.visit import (
     clipped,
     derived,
     gather,
+    is_as_stored,
     mismatch_of,
     shortened,
     step_of,
@@ -85,7 +86,10 @@ def visit_together(
     index = jnp.asarray(table[0])
 
     def rebuilt(scale: jax.Array | float) -> Any:
-        own = state.sites[number].at[index].add(scale * step, mode="drop")
+        if is_as_stored(table, group.size):
+            own = rows.site + scale * step
+        else:
+            own = state.sites[number].at[index].add(scale * step, mode="drop")
         return refresh(problem, (*state.sites[:number], own, *state.sites[number + 1 :]))
 
     halvings, q = shortened(problem, rebuilt)
@@ -95,7 +99,9 @@ def visit_together(
 
 def measure(problem: Problem, method: Method, state: State, key: jax.Array) -> Report:
     """Mismatch and scale of every site at the given state; changes nothing."""
-    columns, q = [], state.q
+    if problem.shortcut is not None and problem.shortcut.measures(problem, method):
+        return problem.shortcut.measured(problem, method, state)
+    found, q = [], state.q
     for number, (group, own, memory) in enumerate(zip(problem.groups, state.sites, state.memory, strict=True)):
         group_key = derived(key, group.moments.random, number)
 
@@ -116,8 +122,8 @@ def measure(problem: Problem, method: Method, state: State, key: jax.Array) -> R
         length = -(-size // batches)
         rows = gather(group, own, memory, clipped(np.arange(batches * length), size).reshape(batches, length))
         measured = jax.lax.map(jax.vmap(one), rows)
-        columns.append(jax.tree.map(partial(joined, size), measured))
-    return Report(*(tuple(column) for column in zip(*columns, strict=True)))
+        found.append(jax.tree.map(partial(joined, size), measured))
+    return Report(*(tuple(column) for column in zip(*found, strict=True)))
 
 
 #: `measure`, followed once by the compiler however often a program has it
@@ -170,6 +176,7 @@ def start(problem: Problem, method: Method, init: Start | None, key: jax.Array) 
 def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
+    rebuilt = False
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
@@ -181,14 +188,14 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
         for table in schedule.visits(number, group.size, order_key, mismatch):
             if table.shape[0] == 1 and table.shape[1] > 1:
                 q, rows, visits = visit_together(problem, method, group, number, state, table, group_key)
-                state = recorded(method, group, number, state._replace(q=q), table, rows, *visits)
+                state, rebuilt = recorded(method, group, number, state._replace(q=q), table, rows, *visits), True
                 continue
             q, rows, visits = visit_in_windows(problem, method, group, number, state, table, group_key)
             state = recorded(method, group, number, state, table, rows, *visits)
             # A pass in windows leaves no q of its own.
-            windowed = bool(problem.posterior.window_sizes(table.size))
-            state = state._replace(q=refresh(problem, state.sites) if windowed else q)
-    if not problem.posterior.window_sizes(1):
+            rebuilt = bool(problem.posterior.window_sizes(table.size))
+            state = state._replace(q=refresh(problem, state.sites) if rebuilt else q)
+    if not rebuilt:
         state = state._replace(q=refresh(problem, state.sites))
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
@@ -218,7 +225,11 @@ def advance(
             first = state.sweep == carry[0].sweep
             return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
 
-        state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
+        shortcut = problem.shortcut
+        if shortcut is not None and shortcut.sweeps(problem, method):
+            state = shortcut.swept(problem, method, carry[0], moving)
+        else:
+            state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
         report = measured(problem, method, state, key)
         # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
@@ -227,6 +238,8 @@ def advance(
     shape = jax.eval_shape(lambda: measured(problem, method, state, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
+    scales = zip(problem.groups, state.log_scales, report.log_scales, strict=True)
+    state = state._replace(log_scales=tuple(s if scaled_at_visits(method, g) else found for g, s, found in scales))
     return state, report, log_evidence(problem, state.q, state.log_scales)
 
 

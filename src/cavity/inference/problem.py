@@ -14,6 +14,7 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
+from cavity.inference.shortcut import Shortcut
 from cavity.moments.base import Moments
 from cavity.numerics.precision import is_traced
 from cavity.posteriors.base import Posterior
@@ -58,6 +59,7 @@ class Problem:
 
     predictor: how a solution predicts new observations, where the model says how; a pytree with a `predict` method.
     schedule: the order in which a method that names none visits the sites.
+    shortcut: a faster way to make sweeps, where there is one.
     """
 
     prior: Any
@@ -65,6 +67,7 @@ class Problem:
     posterior: Posterior
     predictor: Any = None
     schedule: Schedule = IN_ORDER
+    shortcut: Shortcut | None = None
 
     def with_moments(self, moments: Moments) -> "Problem":
         """The same problem with every group integrated by `moments`."""
@@ -113,5 +116,5 @@ jax.tree_util.register_dataclass(
     meta_fields=["family", "moments", "scope", "at_most_one"],
 )
 jax.tree_util.register_dataclass(
-    Problem, data_fields=["prior", "groups", "predictor"], meta_fields=["posterior", "schedule"]
+    Problem, data_fields=["prior", "groups", "predictor"], meta_fields=["posterior", "schedule", "shortcut"]
 )

@@ -20,7 +20,7 @@ from cavity.numerics.precision import to_numpy
 from cavity.numerics.threads import one_blas_thread
 
 #: a chunk of compiled sweeps aims at this length, so that an interruption is noticed soon.
-CHUNK_SECONDS = 0.5
+CHUNK_SECONDS = 2.0
 #: sweeps after which it is judged, again and again, whether going on is worth it: never by the clock.
 PATIENCE = 16
 

@@ -55,6 +55,14 @@ class State(NamedTuple):
     finished: jax.Array
 
 
+def scaled_at_visits(method: Method, group: SiteGroup) -> bool:
+    """Whether the scales of the sites are those of their last visits; else they are measured when the sweeps are over.
+
+    In a single pass they differ, and a site whose cavity has become improper can be measured no more.
+    """
+    return method.single_pass or not group.family.cavities_proper
+
+
 def tilted(counts: Counts, groups: tuple[SiteGroup, ...]) -> Counts:
     """The counts after one integration of every site."""
     return counts._replace(tilts=tuple(done + g.size for done, g in zip(counts.tilts, groups, strict=True)))
@@ -78,7 +86,7 @@ def recorded(
     scale = step_scale(halvings)[:, None, None]
     new = rows._replace(site=rows.site + scale * step_of(method, group, rows, trials))
     rows, new, trials = jax.tree.map(lambda leaf: leaf.reshape(table.size, *leaf.shape[2:]), (rows, new, trials))
-    scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
+    log_scales = state.log_scales
     real = rows.which < group.size
     place = jnp.full(group.size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
 
@@ -91,13 +99,16 @@ def recorded(
             new = jnp.where(shaped(kept, rows), rows[place], old)
         return (*groups[:number], new, *groups[number + 1 :])
 
+    if scaled_at_visits(method, group):
+        scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
+        log_scales = replaced(log_scales, scales, trials.usable)
     counts = state.counts
     tilts = tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts))
     held = real & (rows.copies > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),
         memory=replaced(state.memory, trials.memory, trials.usable) if method.projection.memory else state.memory,
-        log_scales=replaced(state.log_scales, scales, trials.usable),
+        log_scales=log_scales,
         mismatch=replaced(state.mismatch, mismatch_of(method, group, rows, trials)),
         counts=Counts(
             counts.improper_cavity + jnp.sum(~trials.proper & held),

@@ -11,6 +11,7 @@ from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
+from cavity.numerics.unrolled import all_last
 
 #: a step that would make q improper is halved at most this often before the block keeps its old sites.
 MAX_HALVINGS = 20
@@ -60,9 +61,11 @@ def attempt(method: Method, group: SiteGroup, local: jax.Array, rows: Rows, key:
     """Delete, tilt and project a block of sites from the same q, of which `local` is what each of them sees."""
     family = method.projection.adapt(group.family)
     cavity = local - deleted(method, rows)
-    proper = family.is_proper(cavity)
-    # What is integrated is always a distribution; results for an improper cavity are discarded.
-    cavity = jnp.where(proper[:, None], cavity, local)
+    proper = jnp.ones(cavity.shape[0], bool)
+    if not family.cavities_proper:
+        # What is integrated is always a distribution; results for an improper cavity are discarded.
+        proper = family.is_proper(cavity)
+        cavity = jnp.where(proper[:, None], cavity, local)
 
     def one(rows: Rows, cavity: jax.Array) -> Projected:
         site_key = derived(key, group.moments.random, rows.which)
@@ -74,8 +77,9 @@ def attempt(method: Method, group: SiteGroup, local: jax.Array, rows: Rows, key:
         return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
 
     found = jax.vmap(one)(rows, cavity)
-    finite = jnp.isfinite(found.log_z) & jnp.all(jnp.isfinite(found.message), axis=-1)
-    finite = finite & family.is_proper(found.cavity + found.message)
+    finite = jnp.isfinite(found.log_z) & all_last(jnp.isfinite(found.message))
+    if not family.cavities_proper:
+        finite = finite & family.is_proper(found.cavity + found.message)
     if method.projection.memory:
         # Matched against a relaxed cavity, a message may still make q itself improper.
         proper = proper & (family.is_proper(cavity + found.message) | ~finite)

@@ -14,10 +14,14 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.log_sums import FEW, log_sum, log_sum_last
+from cavity.numerics.unrolled import FEW, log_sum, log_sum_last, stacked, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000
+
+
+#: log weights of a table by joint state
+Entries = dict[tuple[int, ...], jax.Array]
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,14 @@ class Enumeration(Moments):
         found = log_z > -jnp.inf
         scale = jnp.where(found, log_z, 0.0)
         stats, sites = [], []
-        for own, part, log_c, message in zip(variables, parts, cavities, outgoing, strict=True):
-            possible = message > -jnp.inf
-            weights = jnp.where(possible, message, 0.0) - jnp.where(possible, scale, 0.0)
-            site = jnp.concatenate([weights, (~possible).astype(weights.dtype)])
-            sites.append(jnp.where(found, site, own.uniform()))
-            stats.append(jnp.where(found, jnp.exp(log_c + message - scale), own.moments(part)))
-        return Tilted(log_z, jnp.concatenate(stats), jnp.concatenate(sites)), {}
+        for log_c, message in zip(cavities, outgoing, strict=True):
+            entries = unstacked(message)
+            possible = [(entry > -jnp.inf) | ~found for entry in entries]
+            sites += [jnp.where(p & found, entry - scale, 0.0) for p, entry in zip(possible, entries, strict=True)]
+            sites += [(~p).astype(float) for p in possible]
+            pairs = zip(unstacked(log_c), entries, strict=True)
+            stats += [jnp.exp(jnp.where(found, own + entry - scale, own)) for own, entry in pairs]
+        return Tilted(log_z, stacked(stats), stacked(sites)), {}
 
     def evaluations(self, family: Family) -> int:
         return math.prod(own.states for own in discrete(family))
@@ -67,15 +72,19 @@ def messages(log_t: jax.Array, cavities: list[jax.Array]) -> list[jax.Array]:
             others = [c.reshape([-1 if i == j else 1 for j in axes]) for i, c in enumerate(cavities) if i != axis]
             found.append(jax.nn.logsumexp(sum(others, log_t), axis=tuple(j for j in axes if j != axis)))
         return found
-    states = list(np.ndindex(log_t.shape))
-    weights = [[c[k] for k in range(c.shape[0])] for c in cavities]
+    entries = {x: log_t[x] for x in np.ndindex(log_t.shape)}
+    return [jnp.stack(found) for found in entry_messages(entries, [unstacked(c) for c in cavities])]
 
-    def entry(x: tuple[int, ...], axis: int) -> jax.Array:
-        return sum([weights[j][x[j]] for j in axes if j != axis], log_t[x])
+
+def entry_messages(log_t: Entries, cavities: list[list[jax.Array]]) -> list[list[jax.Array]]:
+    """`messages` with every entry of the table and of the cavities apart: a number each, or one array of sites."""
+
+    def term(x: tuple[int, ...], axis: int) -> jax.Array:
+        return sum([own[k] for j, (own, k) in enumerate(zip(cavities, x, strict=True)) if j != axis], log_t[x])
 
     return [
-        jnp.stack([log_sum([entry(x, axis) for x in states if x[axis] == k]) for k in range(log_t.shape[axis])])
-        for axis in axes
+        [log_sum([term(x, axis) for x in log_t if x[axis] == k]) for k in range(len(own))]
+        for axis, own in enumerate(cavities)
     ]
 
 

@@ -1,0 +1,38 @@
+"""The contract of a shortcut: a faster way to do what the loop does, for problems that know one.
+
+A shortcut changes no result but for rounding. It says of every method whether it applies; the loop goes its own way
+where it does not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+if TYPE_CHECKING:
+    from cavity.inference.methods import Method
+    from cavity.inference.problem import Problem
+    from cavity.inference.state import Report, State
+
+
+class Shortcut(ABC):
+    """Strategies are frozen dataclasses: hashable, static under `jit`."""
+
+    @abstractmethod
+    def sweeps(self, problem: Problem, method: Method) -> bool:
+        """Whether `swept` is for this problem and method."""
+
+    @abstractmethod
+    def swept(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
+        """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given."""
+
+    @abstractmethod
+    def measures(self, problem: Problem, method: Method) -> bool:
+        """Whether `measured` is for this problem and method."""
+
+    @abstractmethod
+    def measured(self, problem: Problem, method: Method, state: State) -> Report:
+        """Mismatch and scale of every site at the given state."""
