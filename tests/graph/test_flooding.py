@@ -82,7 +82,7 @@ def test_one_sweep_is_the_textbook_s():
 
 
 def test_distance_of_categoricals():
-    """|p − q| / sqrt(p (1 − p)), the largest: two states by log odds, more by sums; also where a state is impossible."""
+    """|p − q| / sqrt(p (1 − p)), the largest: two states by log odds, more by sums; impossible states too."""
     rng = np.random.default_rng(8)
     for states in (2, 3, 5):
         family = Categorical(states)

@@ -9,15 +9,27 @@ from jax.nn import logsumexp
 
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
+from cavity.families.path import Path
 from cavity.families.tree import Subtree
 from cavity.numerics.precision import is_traced
 
 
 class OnTree(NamedTuple):
-    """Data of a table whose variables are nodes of a tree: log weights (K₁, …, K_m) and the numbers of the m nodes."""
+    """Data of a table whose variables are nodes of a tree: log weights (K₁, …, K_m) and the numbers of the m nodes.
+
+    held: whether each edge of the subtree is one, or fills it up.
+    """
 
     log_values: Any
     nodes: Any
+    held: Any
+
+
+class OnPath(NamedTuple):
+    """Data of a table over the two ends of a path: log weights (K, K), and whether each edge of the path is one."""
+
+    log_values: Any
+    held: Any
 
 
 @factor
@@ -26,22 +38,25 @@ class Table(Factor):
 
     The data of a site are the log weights; on independent variables they are summed by `Enumeration`. On a tree they
     come with the nodes of the variables, and the sum over the other nodes is made by messages: for each joint state of
-    the m variables one pass up and one down the tree that they span.
+    the m variables one pass up and one down the tree that they span. For two variables that is the path between them,
+    and products of its tables from both ends tell all.
     """
 
-    closed_forms: ClassVar[tuple[str, ...]] = ("Subtree, any power",)
+    closed_forms: ClassVar[tuple[str, ...]] = ("Subtree, any power", "Path, any power")
 
     def check(self, data: Any) -> None:
         """Log weights may be −inf, but nothing larger than any number and nothing undefined."""
-        log_values = data.log_values if isinstance(data, OnTree) else data
+        log_values = data.log_values if isinstance(data, OnTree | OnPath) else data
         if not is_traced(log_values) and not np.all(np.asarray(log_values) < np.inf):
             raise ValueError("data of Table must be log weights: numbers or −inf.")
 
     def log_density(self, x: Any, data: Any) -> jax.Array:
-        log_values = data.log_values if isinstance(data, OnTree) else data
+        log_values = data.log_values if isinstance(data, OnTree | OnPath) else data
         return jnp.asarray(log_values)[x if isinstance(x, tuple) else (x,)]
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if isinstance(family, Path) and isinstance(data, OnPath):
+            return tilted_path(family, cavity, data, power)
         if not isinstance(family, Subtree) or not isinstance(data, OnTree):
             return NotImplemented
         log_t = power * jnp.ravel(data.log_values)
@@ -60,4 +75,19 @@ class Table(Factor):
         scale = jnp.where(total == -jnp.inf, 0.0, total)
         log_pairs = logsumexp((log_mass - scale)[:, None, None, None] + cases.pairs, axis=0)
         stats = jnp.concatenate([jnp.exp(log_pairs).ravel(), cavity[-family.edges :]])
-        return Tilted(log_z, stats, family.message_of_logs(cavity, free, log_pairs))
+        site = family.message_of_logs(cavity, free, log_pairs)
+        entries = jnp.repeat(data.held, family.states**2)
+        return Tilted(log_z, stats, jnp.where(jnp.concatenate([entries, entries, data.held]), site, 0.0))
+
+
+def tilted_path(family: Path, cavity: jax.Array, data: OnPath, power: float) -> Tilted:
+    """Of exp(log weights[first, last]) × a path."""
+    tables = family.tables(cavity)
+    products = family.products(tables)
+    log_t = jnp.where(data.log_values == -jnp.inf, -jnp.inf, power * data.log_values)
+    # Without and with the factor.
+    (log_free, log_total), (free, log_pairs) = family.pairs(tables, products, jnp.stack([jnp.zeros_like(log_t), log_t]))
+    entries = jnp.repeat(data.held, family.states**2)
+    site = family.message_of_logs(cavity, free, log_pairs)
+    site = jnp.where(jnp.concatenate([entries, entries]), site, 0.0)
+    return Tilted(log_total - log_free, jnp.exp(log_pairs).ravel(), site)

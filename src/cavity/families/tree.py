@@ -21,6 +21,7 @@ from jax.nn import logsumexp
 
 from cavity.families.base import Family
 from cavity.families.categorical import SOME, Categorical
+from cavity.families.path import conditionals
 from cavity.numerics.precision import float64
 
 
@@ -166,13 +167,6 @@ class Subtree(Family):
 
     def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
         return self.moments(eta)[..., : self.local_size]
-
-
-def conditionals(log_pairs: jax.Array) -> jax.Array:
-    """Tables with these pair marginals: the joint on the first edge, conditionals of the child on all others."""
-    parent = logsumexp(log_pairs, axis=-1, keepdims=True)
-    first = jnp.arange(log_pairs.shape[-3])[:, None, None] == 0
-    return jnp.where(log_pairs == -jnp.inf, -jnp.inf, log_pairs - jnp.where(first | (parent == -jnp.inf), 0.0, parent))
 
 
 def upward(held: jax.Array, tables: jax.Array, parents: jax.Array) -> tuple[jax.Array, jax.Array]:

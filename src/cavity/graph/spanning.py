@@ -31,6 +31,18 @@ class Span(NamedTuple):
     parents: list[int]
 
 
+class Walk(NamedTuple):
+    """The path between two variables: up to its top (−1 above all roots), then down.
+
+    nodes: the variable below each edge; upward: whether the edge is walked from it to its parent; peak: an edge at top.
+    """
+
+    top: int
+    nodes: list[int]
+    upward: list[bool]
+    peak: int
+
+
 def pair_information(graph: "DiscreteGraph") -> tuple[np.ndarray, np.ndarray]:
     """Pairs of variables that share a factor, and the mutual information of each.
 
@@ -128,3 +140,18 @@ def span(tree: Rooted, scope: np.ndarray) -> Span:
     below = sorted(held - {top}, key=lambda node: depth[node])
     place = {top: 0} | {node: number + 1 for number, node in enumerate(below)}
     return Span(int(top), below, [place[int(parent[node])] for node in below])
+
+
+def walk(tree: Rooted, first: int, last: int) -> Walk:
+    """The path from one variable to another."""
+    up: list[int] = []
+    down: list[int] = []
+    while first != last:
+        # Above all roots there is nothing deeper.
+        if last < 0 or (first >= 0 and tree.depth[first] >= tree.depth[last]):
+            up.append(first)
+            first = int(tree.parent[first])
+        else:
+            down.append(last)
+            last = int(tree.parent[last])
+    return Walk(first, [*up, *down[::-1]], [True] * len(up) + [False] * len(down), max(len(up) - 1, 0))

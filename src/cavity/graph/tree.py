@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.factors.table import OnTree, Table
+from cavity.factors.table import OnPath, OnTree, Table
+from cavity.families.path import Path
 from cavity.families.tree import Subtree
-from cavity.graph.spanning import Rooted, Span, maximal_tree, pair_information, rooted, span
+from cavity.graph.spanning import Rooted, Span, Walk, maximal_tree, pair_information, rooted, span, walk
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
-from cavity.posteriors.tree import Tree, TreePrior, Wires
+from cavity.posteriors.tree import PathWires, Tree, TreePrior, Wires
 
 if TYPE_CHECKING:
     from cavity.graph.discrete import DiscreteGraph
 
 #: nodes of one level that are handled at once
 WIDTH = 64
+
+#: edges of all paths, filled up, up to which they are kept together
+LITTLE = 50_000
 
 
 @float64
@@ -30,13 +34,7 @@ def on_tree(graph: "DiscreteGraph", edges: Any = None) -> Problem:
     tree = rooted(count, np.asarray(edges, np.int64).reshape(-1, 2))
     states = int(cards.max(initial=1))
     tables, log_constant = own_tables(graph, tree, states)
-    wires, groups = [], []
-    for (_, edge_count), (log_values, spans) in off_tree(graph, tree).items():
-        nodes, top, parents, places = laid_out(spans, edge_count, count)
-        family = Subtree(edge_count, states)
-        data = OnTree(np.stack(log_values), places)
-        groups.append(SiteGroup(Table(), data, family, ClosedForm(), scope=len(wires)))
-        wires.append(Wires(jnp.asarray(nodes), jnp.asarray(top), jnp.asarray(parents)))
+    groups, wires = off_tree(graph, tree, states)
     zero = tables == -np.inf
     prior = TreePrior(
         jnp.asarray(np.where(zero, 0.0, tables)),
@@ -71,52 +69,81 @@ def own_tables(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[np.nd
                 tables[b, : table.shape[0], : table.shape[1]] += table
             elif tree.parent[a] == b:
                 tables[a, : table.shape[1], : table.shape[0]] += table.T
-    neither = np.full((1, states, states), -np.log(states))
+    # What fills up a shorter path or a smaller subtree copies its parent.
+    copy = np.where(np.eye(states) > 0, 0.0, -np.inf)[None]
     root = np.full((1, states, states), -np.inf)
     root[0, 0, 0] = 0.0
-    return np.concatenate([tables, root, neither]), log_constant
+    return np.concatenate([tables, root, copy]), log_constant
 
 
-#: log tables and, for each, its subtree and its scope
-Sites = tuple[list[np.ndarray], list[tuple[Span, Any]]]
-
-
-def off_tree(graph: "DiscreteGraph", tree: Rooted) -> dict[tuple[Any, int], Sites]:
-    """Factors the tree does not hold, by the shape of their table and the edges they get: powers of four, so few."""
-    found: dict[tuple[Any, int], Sites] = {}
+def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[SiteGroup], list[Wires | PathWires]]:
+    """Groups of the factors the tree does not hold: of two variables on paths, of more on the subtrees they span."""
+    paths: list[tuple[np.ndarray, Walk]] = []
+    spans: dict[tuple[Any, int], list[tuple[np.ndarray, Any, Span]]] = {}
     for group in graph.tables():
         if len(group.shape) < 2:
             continue
         for scope, table in zip(group.scopes, group.log_values, strict=True):
-            if len(scope) == 2 and (tree.parent[scope[0]] == scope[1] or tree.parent[scope[1]] == scope[0]):
-                continue
-            own = span(tree, scope)
-            edges = 4 ** math.ceil(math.log(len(own.nodes), 4) - 1e-9)
-            logs, spans = found.setdefault((group.shape, edges), ([], []))
-            logs.append(table)
-            spans.append((own, scope))
-    if not found:
+            if len(scope) > 2:
+                own = span(tree, scope)
+                spans.setdefault((group.shape, rounded(len(own.nodes))), []).append((table, scope, own))
+            elif tree.parent[scope[0]] != scope[1] and tree.parent[scope[1]] != scope[0]:
+                paths.append((table, walk(tree, int(scope[0]), int(scope[1]))))
+    if not paths and not spans:
         # The tree holds everything; a site that says nothing gives the loop something to visit.
-        scope = np.zeros(1, np.int64)
-        found[(int(graph.cardinalities[0]),), 1] = ([np.zeros(graph.cardinalities[0])], [(above(tree, 0), scope)])
+        paths.append((np.zeros((1, 1)), Walk(int(tree.parent[0]), [0], [False], 0)))
+    count, groups, wires = len(tree.parent), [], []
+    for edges, own in by_length(paths).items():
+        data, own_wires = laid_along(own, edges, count, states)
+        groups.append(SiteGroup(Table(), data, Path(edges, states), ClosedForm(), scope=len(wires)))
+        wires.append(own_wires)
+    for (_, edges), own in spans.items():
+        data, own_wires = laid_out(own, edges, count)
+        groups.append(SiteGroup(Table(), data, Subtree(edges, states), ClosedForm(), scope=len(wires)))
+        wires.append(own_wires)
+    return groups, wires
+
+
+def rounded(edges: int) -> int:
+    """The next power of four: few sizes are compiled."""
+    return 4 ** math.ceil(math.log(edges, 4) - 1e-9)
+
+
+def by_length(paths: list[tuple[np.ndarray, Walk]]) -> dict[int, list[tuple[np.ndarray, Walk]]]:
+    """The paths by their number of edges, rounded; all in one where that costs little."""
+    longest = max((rounded(len(own.nodes)) for _, own in paths), default=1)
+    if len(paths) * longest <= LITTLE:
+        return {longest: paths} if paths else {}
+    found: dict[int, list[tuple[np.ndarray, Walk]]] = {}
+    for table, own in paths:
+        found.setdefault(rounded(len(own.nodes)), []).append((table, own))
     return found
 
 
-def above(tree: Rooted, variable: int) -> Span:
-    """The edge above one variable."""
-    return Span(int(tree.parent[variable]), [variable], [0])
+def laid_along(paths: list[tuple[np.ndarray, Walk]], edges: int, count: int, states: int) -> tuple[OnPath, PathWires]:
+    """Data and wires of paths, filled up with edges that stand for nothing."""
+    nodes, held = np.full((len(paths), edges), count + 1), np.zeros((len(paths), edges), bool)
+    upward, tables = np.zeros((len(paths), edges), bool), np.zeros((len(paths), states, states))
+    for number, (table, own) in enumerate(paths):
+        length = len(own.nodes)
+        nodes[number, :length], upward[number, :length], held[number, :length] = own.nodes, own.upward, True
+        tables[number, : table.shape[0], : table.shape[1]] = table
+    top = np.array([count if own.top < 0 else own.top for _, own in paths])
+    peak = np.array([own.peak for _, own in paths])
+    return OnPath(tables, held), PathWires(*(jnp.asarray(own) for own in (nodes, upward, top, peak)))
 
 
-def laid_out(spans: list[tuple[Span, Any]], edges: int, count: int) -> tuple[np.ndarray, ...]:
-    """Nodes, tops, parents and the places of the scopes' variables, filled up with edges that stand for nothing."""
+def laid_out(spans: list[tuple[np.ndarray, Any, Span]], edges: int, count: int) -> tuple[OnTree, Wires]:
+    """Data and wires of subtrees, filled up with edges that stand for nothing."""
     nodes, parents = np.full((len(spans), edges), count + 1), np.zeros((len(spans), edges))
     top, places = np.zeros(len(spans), np.int64), np.zeros((len(spans), len(spans[0][1])), np.int64)
-    for number, (own, scope) in enumerate(spans):
+    for number, (_, scope, own) in enumerate(spans):
         nodes[number, : len(own.nodes)], parents[number, : len(own.nodes)] = own.nodes, own.parents
         top[number] = count if own.top < 0 else own.top
         place = {own.top: 0} | {node: k + 1 for k, node in enumerate(own.nodes)}
         places[number] = [place[int(variable)] for variable in scope]
-    return nodes, top, parents, places
+    data = OnTree(np.stack([table for table, _, _ in spans]), places, nodes <= count)
+    return data, Wires(*(jnp.asarray(own) for own in (nodes, top, parents)))
 
 
 def level_rows(tree: Rooted) -> np.ndarray:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.nn import logsumexp
 
 from cavity.families.categorical import SOME
+from cavity.families.path import Path
 from cavity.families.tree import Subtree
 from cavity.posteriors.base import Posterior
 
@@ -30,6 +31,19 @@ class Wires(NamedTuple):
     parents: jax.Array
 
 
+class PathWires(NamedTuple):
+    """Where the sites of a group act that are paths from one variable up to a top and down to another.
+
+    nodes: (sites, edges), the variable below each edge; upward: whether the edge is walked from it to its parent. top:
+    (sites,), the highest node; peak: the number of an edge at it.
+    """
+
+    nodes: jax.Array
+    upward: jax.Array
+    top: jax.Array
+    peak: jax.Array
+
+
 class TreePrior(NamedTuple):
     """The tree and what its own factors say.
 
@@ -42,7 +56,7 @@ class TreePrior(NamedTuple):
     zeros: jax.Array
     parent: jax.Array
     rows: jax.Array
-    wires: tuple[Wires, ...]
+    wires: tuple[Wires | PathWires, ...]
     log_constant: jax.Array
 
 
@@ -63,15 +77,19 @@ class Tree(Posterior):
 
     def refresh(self, prior: TreePrior, groups: tuple[tuple[int, jax.Array], ...]) -> TreeDistribution:
         for scope, sites in groups:
-            prior = self.moved(prior, prior.wires[scope].nodes, sites)
+            prior = self.moved(prior, prior.wires[scope], sites)
         return calibrated(prior)
 
-    def moved(self, prior: TreePrior, nodes: jax.Array, sites: jax.Array) -> TreePrior:
-        """The tables with the sites, whose edges lead to these nodes, multiplied in."""
-        shape, size = (*nodes.shape, self.states, self.states), nodes.shape[1] * self.states**2
+    def moved(self, prior: TreePrior, wires: Wires | PathWires, sites: jax.Array) -> TreePrior:
+        """The tables with the sites of these wires multiplied in."""
+        size = wires.nodes.shape[1] * self.states**2
+        tables, zeros = (
+            sites[:, start : start + size].reshape(*wires.nodes.shape, self.states, self.states) for start in (0, size)
+        )
+        if isinstance(wires, PathWires):
+            tables, zeros = turned(tables, wires.upward), turned(zeros, wires.upward)
         return prior._replace(
-            tables=prior.tables.at[nodes].add(sites[:, :size].reshape(shape)),
-            zeros=prior.zeros.at[nodes].add(sites[:, size : 2 * size].reshape(shape)),
+            tables=prior.tables.at[wires.nodes].add(tables), zeros=prior.zeros.at[wires.nodes].add(zeros)
         )
 
     def marginals(self, prior: TreePrior, q: TreeDistribution, scope: int, index: jax.Array) -> jax.Array:
@@ -79,12 +97,16 @@ class Tree(Posterior):
 
     def local(self, window: TreeDistribution, scope: int, place: jax.Array) -> jax.Array:
         wires = jax.tree.map(lambda leaf: leaf[place], window.prior.wires[scope])
-        tables = window.given[wires.nodes]
-        tables = tables.at[:, 0].add(window.nodes[wires.top][:, :, None])
+        tables, top = window.given[wires.nodes], window.nodes[wires.top][:, :, None]
+        if isinstance(wires, PathWires):
+            tables = tables.at[jnp.arange(len(place)), wires.peak].add(top)
+            return Path(wires.nodes.shape[1], self.states).from_tables(turned(tables, wires.upward))
+        tables = tables.at[:, 0].add(top)
         return Subtree(wires.nodes.shape[1], self.states).from_tables(tables, wires.parents)
 
     def absorb(self, window: TreeDistribution, scope: int, place: jax.Array, change: jax.Array) -> TreeDistribution:
-        return calibrated(self.moved(window.prior, window.prior.wires[scope].nodes[place], change))
+        wires = jax.tree.map(lambda leaf: leaf[place], window.prior.wires[scope])
+        return calibrated(self.moved(window.prior, wires, change))
 
     def is_proper(self, q: TreeDistribution | TreePrior) -> jax.Array:
         found = calibrated(q) if isinstance(q, TreePrior) else q
@@ -114,6 +136,11 @@ class Tree(Posterior):
         states = jnp.concatenate([x, jnp.zeros((*x.shape[:-1], 2), int)], axis=-1)
         nodes = jnp.arange(len(prior.parent) - 2)
         return jnp.sum(q.given[nodes, states[..., prior.parent[:-2]], x], axis=-1)
+
+
+def turned(tables: jax.Array, which: jax.Array) -> jax.Array:
+    """Tables (…, K, K) with rows and columns exchanged where asked."""
+    return jnp.where(which[..., None, None], jnp.swapaxes(tables, -1, -2), tables)
 
 
 @jax.jit
