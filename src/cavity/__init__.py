@@ -14,7 +14,7 @@ from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Cowell
-from cavity.inference.schedule import Blocks, InOrder, LargestMismatchFirst, Order, Parallel, Shuffled
+from cavity.inference.schedule import Blocks, InOrder, LargestMismatchFirst, OneMessage, Order, Parallel, Shuffled
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
 from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
@@ -78,6 +78,7 @@ __all__ = [
     "InOrder",
     "LargestMismatchFirst",
     "Method",
+    "OneMessage",
     "Order",
     "Parallel",
     "PowerEP",

@@ -55,15 +55,47 @@ def test_exact_on_a_tree(coupling):
     assert abs(found.log_evidence - log_z) < 1e-12 * max(1.0, abs(log_z))
 
 
-@pytest.mark.parametrize("schedule", [cv.InOrder(), cv.Parallel(), cv.Shuffled(), cv.LargestMismatchFirst()], ids=str)
+SCHEDULES = [
+    cv.InOrder(),
+    cv.Parallel(),
+    cv.Shuffled(),
+    cv.LargestMismatchFirst(),
+    cv.OneMessage(),
+    cv.OneMessage(cv.Parallel()),
+    "tree by tree",
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_every_schedule_ends_at_the_textbook_fixed_point(schedule):
     rng = np.random.default_rng(1)
     edges = grid_edges(3, 3)
     graph = spin_graph(edges, 0.5 * rng.normal(size=12), 0.3 * rng.normal(size=9))
+    schedule = graph.tree_by_tree() if schedule == "tree by tree" else schedule
     beliefs, bethe = textbook(graph, edges)
     found = cv.infer(graph, cv.EP(schedule=schedule, tol=1e-12))
     np.testing.assert_allclose(found.marginals, beliefs, atol=1e-11)
     assert abs(found.log_evidence - bethe) < 1e-10
+
+
+def test_tree_by_tree_is_exact_on_a_tree_after_one_sweep():
+    rng = np.random.default_rng(9)
+    graph = spin_graph(CHAIN, 2 * rng.normal(size=6), rng.normal(size=7))
+    found = cv.infer(graph, cv.EP(schedule=graph.tree_by_tree(), max_sweeps=1))
+    np.testing.assert_allclose(found.marginals, enumerated(graph)[1], atol=1e-12)
+    one_pass = cv.infer(graph, cv.EP(max_sweeps=1))
+    assert np.abs(one_pass.marginals - found.marginals).max() > 1e-3
+
+
+def test_one_message_changes_one_message():
+    """Visits for the first variable of each factor only: nothing is said to the second, as counted by hand."""
+    graph = cv.DiscreteGraph([2, 2])
+    graph.add_factor([0, 1], [[1.0, 2.0], [3.0, 5.0]])
+    graph.add_factor([0], [0.2, 0.8])
+    first, second = cv.OneMessage().parts(graph.problem().groups[0].family)
+    assert first.tolist() == [True] * 4 + [False] * 4 and second.tolist() == [False] * 4 + [True] * 4
+    found = cv.infer(graph, cv.EP(schedule=cv.OneMessage()))
+    np.testing.assert_allclose(found.marginals, enumerated(graph)[1], atol=1e-14)
 
 
 def test_the_pair_of_a_factor_has_the_marginals_of_q():

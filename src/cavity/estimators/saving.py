@@ -45,6 +45,7 @@ METHOD_PARTS: dict[str, Any] = {
         schedule.Shuffled,
         schedule.Order,
         schedule.LargestMismatchFirst,
+        schedule.OneMessage,
         schedule.Parallel,
         schedule.Blocks,
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cavity.graph.approximation import Approximation
     from cavity.graph.filtering import Filtered
     from cavity.inference.problem import Problem
+    from cavity.inference.schedule import Order
 
 
 class DiscreteGraph:
@@ -165,6 +166,15 @@ class DiscreteGraph:
         from cavity.graph.approximation import approximate
 
         return approximate(self, form, groups)
+
+    def tree_by_tree(self) -> Order:
+        """A schedule for loopy belief propagation: forests of factors one after another, each inward and outward.
+
+        On a tree whose variables have equally many states one sweep is exact.
+        """
+        from cavity.graph.forests import tree_by_tree
+
+        return tree_by_tree(self)
 
     def filter(
         self, slices: Sequence[Sequence[Any]], *, clusters: Sequence[Sequence[Any]] | None = None, memory: float = 2e9

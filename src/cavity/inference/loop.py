@@ -4,6 +4,7 @@ A sweep visits the blocks of every group; a run is sweeps until the moment misma
 handed back, is within tolerance. The same functions serve the compiled run, the host-driven run and `jax.vmap`.
 """
 
+import itertools
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,11 +35,19 @@ from cavity.inference.visit import (
 MEASURE_BATCH = 1024
 
 
+class Visits(NamedTuple):
+    """A table of visits, and which numbers of a site they may change; None for all."""
+
+    table: Table
+    free: np.ndarray | None
+
+
 def visit_in_windows(
-    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, table: Table, key: jax.Array
+    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
 ) -> tuple[Any, Rows, tuple[Trial, jax.Array]]:
     """Visit the blocks of a table one after another; the rows they had and how the visits went, block by block."""
-    posterior, (blocks, block_size) = problem.posterior, table.shape
+    table, posterior = visits.table, problem.posterior
+    blocks, block_size = table.shape
     # Windows hold whole windows of the next kind, the innermost whole blocks; the end is filled with no site's number.
     levels, unit = [], 1
     for width in reversed(posterior.window_sizes(table.size)):
@@ -46,7 +55,7 @@ def visit_in_windows(
         unit *= levels[-1]
     filled = filled_up(table, -(-blocks // unit) * unit, group.size)
     shape = (filled.shape[0] // unit, *reversed(levels))
-    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size))
+    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.free)
 
     def through(outer: Any, numbered: tuple[jax.Array, Rows]) -> tuple[Any, Any]:
         """Window `number` of `outer`, with the windows and blocks in it."""
@@ -76,10 +85,11 @@ def filled_up(table: Table, blocks: int, size: int) -> Table:
 
 
 def visit_together(
-    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, table: Table, key: jax.Array
+    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
 ) -> tuple[Any, Rows, tuple[Trial, jax.Array]]:
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
-    rows = gather(group, state.sites[number], state.memory[number], table[0])
+    table = visits.table
+    rows = gather(group, state.sites[number], state.memory[number], table[0], visits.free)
     local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
     trial = attempt(method, group, local, rows, key)
     step = step_of(method, group, rows, trial)
@@ -185,13 +195,15 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
         # A number no group has keeps the orders apart from the draws.
         order_key = derived(key, schedule.random, len(problem.groups), number, state.sweep)
         group_key = derived(key, group.moments.random, number)
-        for table in schedule.visits(number, group.size, order_key, mismatch):
+        tables = schedule.visits(number, group.size, order_key, mismatch)
+        for table, free in itertools.product(tables, schedule.parts(group.family)):
+            visits = Visits(table, free)
             if table.shape[0] == 1 and table.shape[1] > 1:
-                q, rows, visits = visit_together(problem, method, group, number, state, table, group_key)
-                state, rebuilt = recorded(method, group, number, state._replace(q=q), table, rows, *visits), True
+                q, rows, seen = visit_together(problem, method, group, number, state, visits, group_key)
+                state, rebuilt = recorded(method, group, number, state._replace(q=q), table, rows, *seen), True
                 continue
-            q, rows, visits = visit_in_windows(problem, method, group, number, state, table, group_key)
-            state = recorded(method, group, number, state, table, rows, *visits)
+            q, rows, seen = visit_in_windows(problem, method, group, number, state, visits, group_key)
+            state = recorded(method, group, number, state, table, rows, *seen)
             # A pass in windows leaves no q of its own.
             rebuilt = bool(problem.posterior.window_sizes(table.size))
             state = state._replace(q=refresh(problem, state.sites) if rebuilt else q)

@@ -14,6 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.families.base import Family
+from cavity.families.product import Product
+
 #: A NumPy array where the table is known beforehand, so that visits as the data come need no gathering.
 Table = jax.Array | np.ndarray
 
@@ -30,6 +33,10 @@ class Schedule(ABC):
     @abstractmethod
     def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         """Tables of visits, each (blocks, sites in a block), for the sites of group number `group`, `size` of them."""
+
+    def parts(self, family: Family) -> tuple[np.ndarray | None, ...]:
+        """Every table is gone through once for each of these: which numbers of a site may change, None for all."""
+        return (None,)
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,12 @@ class Order(Schedule):
         order: tuple[int, ...] = self.sites[group]  # type: ignore[assignment]
         if min(order) < 0 or max(order) >= size:
             raise ValueError(f"sites of the order must lie in 0..{size - 1}; found {min(order)}..{max(order)}.")
-        tables: list[list[int]] = [[]]
+        tables: list[dict[int, None]] = [{}]
         for site in order:
             if site in tables[-1]:
-                tables.append([])
-            tables[-1].append(site)
-        return tuple(np.asarray(table)[:, None] for table in tables)
+                tables.append({})
+            tables[-1][site] = None
+        return tuple(np.array([*table])[:, None] for table in tables)
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,35 @@ class LargestMismatchFirst(Schedule):
 
     def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         return (jnp.argsort(-mismatch)[:, None],)
+
+
+@dataclass(frozen=True)
+class OneMessage(Schedule):
+    """One message at a time: a visit changes what a site says to one of its variables and leaves the others.
+
+    `order` is gone through for the first variable of all sites, then for the second, and so on.
+    """
+
+    order: Schedule = InOrder()
+
+    @property
+    def needs_mismatch(self) -> bool:  # type: ignore[override]
+        """As `order`."""
+        return self.order.needs_mismatch
+
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        """As `order`."""
+        return self.order.random
+
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        return self.order.visits(group, size, key, mismatch)
+
+    def parts(self, family: Family) -> tuple[np.ndarray | None, ...]:
+        if not isinstance(family, Product):
+            return (None,)
+        numbers = np.arange(family.size)
+        return tuple((numbers >= own.start) & (numbers < own.stop) for own in family.slices)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,17 @@ SHORTEST_SHARE = 0.25
 
 
 class Rows(NamedTuple):
-    """Some sites of a group with what belongs to them, gathered before a scan; `which` are their numbers."""
+    """Some sites of a group with what belongs to them, gathered before a scan; `which` are their numbers.
+
+    free: which of a site's numbers the visit may change; None for all.
+    """
 
     which: jax.Array
     site: jax.Array
     memory: jax.Array
     copies: jax.Array
     data: Any
+    free: jax.Array | None = None
 
 
 class Trial(NamedTuple):
@@ -104,11 +108,12 @@ def step_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.A
     Copies of a site move together, each by the full step of one: as far as that, q would overshoot and the iteration
     may not settle. They share the step; not in a single pass, where nothing else would make up for it.
     """
-    usable = trial.usable & (rows.which < group.size)
+    usable = (trial.usable & (rows.which < group.size))[..., None]
+    usable = usable if rows.free is None else usable & rows.free
     step = method.damping
     if group.multiplicity is not None and not group.at_most_one and not method.single_pass:
         step = step * jnp.maximum(1.0 / jnp.maximum(rows.copies, 1.0), SHORTEST_SHARE)[..., None]
-    return jnp.where(usable[..., None], step * (trial.message / method.power - rows.site), 0.0)
+    return jnp.where(usable, step * (trial.message / method.power - rows.site), 0.0)
 
 
 def visit(
@@ -151,14 +156,16 @@ def step_scale(halvings: jax.Array) -> jax.Array:
     return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
 
 
-def gather(group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table) -> Rows:
+def gather(group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table, free: np.ndarray | None = None) -> Rows:
     """The rows of the sites `index`, any shape; an index no site has takes the last site's."""
     rows = (sites, memory, group.copies, jax.tree.map(jnp.asarray, group.data))
     if is_as_stored(index, group.size):
         picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
     else:
         picked = jax.tree.map(lambda leaf: leaf[index], rows)
-    return Rows(jnp.asarray(index), *picked)
+    return Rows(
+        jnp.asarray(index), *picked, free if free is None else jnp.broadcast_to(free, (*index.shape, *free.shape))
+    )
 
 
 def is_as_stored(index: Table, size: int) -> bool:
