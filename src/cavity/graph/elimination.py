@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: entries of all tables above which the search for an order goes on, since a smaller table pays for it
-SEARCH_ABOVE = 1_000_000
+#: entries of all tables, a vertex, above which other orders are tried, since smaller tables pay for it
+SEARCH_ABOVE = 2_000
+#: entries of all tables above which the search goes on with random restarts
+RESTART_ABOVE = 10_000_000
 #: vertices eliminated in random restarts, all of them together
 RESTART_WORK = 10_000
 
@@ -46,8 +48,9 @@ class Elimination(NamedTuple):
 def elimination_order(
     neighbours: Sequence[set[int]], cardinalities: Sequence[int] | np.ndarray, log2_largest: float = math.inf
 ) -> Elimination:
-    """The order with the smallest tables of those tried: min-fill, min-weight and, when the tables are large, the order
-    of numbering, a breadth-first order and random restarts of min-fill. log2_largest: where to give up.
+    """The order with the smallest tables of those tried: min-fill; where its tables are large, min-weight, the order of
+    numbering and a breadth-first order; where they still are, random restarts of min-fill. log2_largest: where to give
+    up.
     """
     log_cards = np.log2(np.asarray(cardinalities, float)).tolist()
     best = eliminate(neighbours, log_cards, min_fill, log2_largest)
@@ -61,10 +64,11 @@ def elimination_order(
         if found.complete and (not best.complete or found.total < best.total):
             best = found
 
-    attempt(min_weight)
-    if not best.complete or best.total > SEARCH_ABOVE:
+    if not best.complete or best.total > SEARCH_ABOVE * len(neighbours):
+        attempt(min_weight)
         attempt(in_order(range(len(neighbours))))
         attempt(in_order(breadth_first(neighbours)))
+    if not best.complete or best.total > RESTART_ABOVE:
         for seed in range(min(25, RESTART_WORK // len(neighbours))):
             attempt(shuffled_min_fill(seed))
     return best

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from cavity.graph.clique_tree import ENTRY
 from cavity.graph.discrete import DiscreteGraph
+from cavity.graph.evaluation import Summed, run
 from cavity.graph.junction_tree import JunctionTree, junction_tree
-from cavity.graph.tree_messages import calibrate, clique_belief, collect, incoming, log_max, log_sum, outside, product
-from cavity.graph.weight_messages import calibrate_weights
+from cavity.graph.preparation import prepared
+from cavity.graph.program import planned
+from cavity.graph.tree_messages import (
+    Calibrated,
+    calibrate,
+    clique_belief,
+    collect,
+    incoming,
+    log_max,
+    log_sum,
+    outside,
+    product,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +41,16 @@ class Exact:
     width: int
     table_size: int
     graph: DiscreteGraph = field(repr=False)
-    tree: JunctionTree = field(repr=False)
-    up: Sequence[np.ndarray | None] = field(repr=False)
-    down: Sequence[np.ndarray | None] = field(repr=False)
+
+    @cached_property
+    def tree(self) -> JunctionTree:
+        """The junction tree with its tables, made where a pair is asked for."""
+        return junction_tree(self.graph)
+
+    @cached_property
+    def messages(self) -> Calibrated:
+        """The log messages of the tree."""
+        return calibrate(self.tree)
 
     def pair(self, first: Any, second: Any) -> np.ndarray:
         """p(x_i, x_j) of two variables, by number or name; rows belong to the first.
@@ -42,7 +62,7 @@ class Exact:
             return np.diag(self.marginals[i])
         if i in self.tree.fixed or j in self.tree.fixed:
             return np.multiply.outer(self.marginals[i], self.marginals[j])
-        path = self.tree.path(self.tree.home[i], self.tree.home[j])
+        path = self.tree.frame.path(self.tree.frame.home[i], self.tree.frame.home[j])
         if not path:
             return np.multiply.outer(self.marginals[i], self.marginals[j])
         for index in (path[0], path[-1]):
@@ -56,7 +76,7 @@ class Exact:
     def _within(self, index: int, i: int, j: int) -> np.ndarray:
         """p(x_i, x_j) from the table of one clique."""
         variables = self.tree.cliques[index].variables
-        belief = clique_belief(self.tree, index, self.up, self.down)
+        belief = clique_belief(self.tree, index, self.messages.up, self.messages.down)
         with np.errstate(divide="ignore"):
             table = log_sum(belief, outside(self.tree.cliques[index], (i, j)))
         weights = np.exp(table - table.max())
@@ -73,8 +93,8 @@ class Exact:
         for previous, index, following in zip([-1, *path[:-1]], path, [*path[1:], -1], strict=True):
             here = cliques[index]
             others = [child for child in here.children if child not in (previous, following)]
-            parts = [*incoming(self.tree, here, self.up, others), carried]
-            above = self.down[index]
+            parts = [*incoming(self.tree, index, self.messages.up, others), carried]
+            above = self.messages.down[index]
             if above is not None and here.parent not in (previous, following):
                 parts.append(above)
             table = product(parts, here.shape)
@@ -92,14 +112,20 @@ def exact_discrete(graph: DiscreteGraph, *, memory: float = 2e9) -> Exact:
 
     memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
     """
-    tree = junction_tree(graph, memory=memory)
-    # Weights are the faster way, logarithms the one that always works.
-    up, down, free, constants = calibrate_weights(tree) or calibrate(tree)
+    start = prepared(graph)
+    frame, program = planned(start.scopes, start.children, tuple(start.states.items()), memory)
+    # Weights are the faster way, logarithms the one that always works and needs no more than was promised.
+    found = run(program, start.inputs, start.states) if ENTRY * program.entries <= memory else None
+    if found is None:
+        calibrated = calibrate(junction_tree(graph, memory=memory))
+        found = Summed(calibrated.marginals, math.fsum(calibrated.constants))
+    else:
+        found = found._replace(log_sum=found.log_sum + start.log_constant)
     marginals = [
-        np.eye(int(states))[tree.fixed[v]] if v in tree.fixed else free[v]
+        found.marginals[v] if v in found.marginals else np.eye(int(states))[graph.evidence.get(v, 0)]
         for v, states in enumerate(graph.cardinalities)
     ]
-    return Exact(marginals, math.fsum(constants), tree.width, tree.table_size, graph, tree, up, down)
+    return Exact(marginals, found.log_sum, frame.width, frame.table_size, graph)
 
 
 def exact_map(graph: DiscreteGraph, *, memory: float = 2e9) -> tuple[np.ndarray, float]:
@@ -113,12 +139,12 @@ def exact_map(graph: DiscreteGraph, *, memory: float = 2e9) -> tuple[np.ndarray,
     states = np.zeros(len(graph.variables), np.int64)
     for variable, state in tree.fixed.items():
         states[variable] = state
-    for clique in reversed(tree.cliques):
+    for index, clique in reversed([*enumerate(tree.cliques)]):
         given = states[list(clique.separator)]
         # An axis of length 1 has the same entry for all states.
         rows = [
             part[(..., *np.minimum(given, np.array(part.shape[clique.own :]) - 1))]
-            for part in incoming(tree, clique, up)
+            for part in incoming(tree, index, up)
         ]
         best = np.argmax(product(rows, clique.shape[: clique.own]))
         states[list(clique.variables[: clique.own])] = np.unravel_index(best, clique.shape[: clique.own])

@@ -36,6 +36,8 @@ class TableStore:
     def __init__(self) -> None:
         self._parts: list[Tables] = []
         self._count = 0
+        #: what others have worked out from the tables, until one is added
+        self.memo: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -50,6 +52,7 @@ class TableStore:
             numbers = np.arange(self._count, self._count + len(scopes))
         self._parts.append(Tables(scopes, log_values, numbers))
         self._count += len(scopes)
+        self.memo.clear()
 
     def by_shape(self) -> tuple[Tables, ...]:
         """All factors, one entry a shape, in order of first appearance."""

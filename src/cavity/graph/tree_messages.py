@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cavity.graph.junction_tree import Clique, JunctionTree
+from cavity.graph.clique_tree import Clique
+from cavity.graph.junction_tree import JunctionTree
 
 #: sums of exponentials (largest term 1) above this have lost nothing to underflow
 SAFE = 1e-250
@@ -106,15 +107,15 @@ def outside(clique: Clique, variables: Iterable[int]) -> tuple[int, ...]:
 
 
 def incoming(
-    tree: JunctionTree, clique: Clique, up: Sequence[np.ndarray | None], children: Iterable[int] | None = None
+    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], children: Iterable[int] | None = None
 ) -> list[np.ndarray]:
     """The factors of a clique and the messages of its children (of these only, where some are named), as its tables."""
     messages = (
         np.reshape(message, tree.cliques[child].message_shape)
-        for child in (clique.children if children is None else children)
+        for child in (tree.cliques[index].children if children is None else children)
         if (message := up[child]) is not None
     )
-    return [*clique.factors, *messages]
+    return [*tree.factors[index], *messages]
 
 
 def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], list[float]]:
@@ -127,8 +128,8 @@ def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], li
     if tree.log_constant == -np.inf:
         raise Contradiction
     with np.errstate(divide="ignore"):
-        for clique in tree.cliques:
-            message = remove(product(incoming(tree, clique, up), clique.shape), tuple(range(clique.own)))
+        for index, clique in enumerate(tree.cliques):
+            message = remove(product(incoming(tree, index, up), clique.shape), tuple(range(clique.own)))
             top = float(np.max(message))
             if top == -np.inf:
                 raise Contradiction
@@ -168,11 +169,10 @@ def clique_belief(
     tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], down: Sequence[np.ndarray | None]
 ) -> np.ndarray:
     """Log table of a clique with all messages in: its marginal, up to a constant."""
-    clique = tree.cliques[index]
-    parts = incoming(tree, clique, up)
+    parts = incoming(tree, index, up)
     if (above := down[index]) is not None:
         parts.append(above)
-    return product(parts, clique.shape)
+    return product(parts, tree.cliques[index].shape)
 
 
 def own_marginals(clique: Clique, linear: np.ndarray) -> dict[int, np.ndarray]:
