@@ -163,9 +163,8 @@ def gather(group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table, 
         picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
     else:
         picked = jax.tree.map(lambda leaf: leaf[index], rows)
-    return Rows(
-        jnp.asarray(index), *picked, free if free is None else jnp.broadcast_to(free, (*index.shape, *free.shape))
-    )
+    spread = None if free is None else jnp.broadcast_to(free, (*index.shape, *free.shape))
+    return Rows(jnp.asarray(index), *picked, free=spread)
 
 
 def is_as_stored(index: Table, size: int) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import jax
@@ -64,14 +65,24 @@ class Enumeration(Moments):
 
 
 def messages(log_t: jax.Array, cavities: list[jax.Array]) -> list[jax.Array]:
-    """log Σ over all other variables of t Π_{j ≠ i} c_j, for every variable i; small tables entry by entry."""
-    axes = range(log_t.ndim)
+    """log Σ over all other variables of t Π_{j ≠ i} c_j, for every variable i.
+
+    Small tables entry by entry, large ones by halves: one half of the variables is summed out for all of the other.
+    """
+    if log_t.ndim == 1:
+        return [log_t]
     if log_t.size > FEW:
-        found = []
-        for axis in axes:
-            others = [c.reshape([-1 if i == j else 1 for j in axes]) for i, c in enumerate(cavities) if i != axis]
-            found.append(jax.nn.logsumexp(sum(others, log_t), axis=tuple(j for j in axes if j != axis)))
-        return found
+        middle = log_t.ndim // 2
+        halves = cavities[:middle], cavities[middle:]
+        first, second = (reduce(jnp.add.outer, own).ravel() for own in halves)
+        table = log_t.reshape(len(first), len(second))
+        kept = jax.nn.logsumexp(table + second, axis=1), jax.nn.logsumexp(table.T + first, axis=1)
+        shapes = log_t.shape[:middle], log_t.shape[middle:]
+        return [
+            message
+            for own, values, shape in zip(halves, kept, shapes, strict=True)
+            for message in messages(values.reshape(shape), own)
+        ]
     entries = {x: log_t[x] for x in np.ndindex(log_t.shape)}
     return [jnp.stack(found) for found in entry_messages(entries, [unstacked(c) for c in cavities])]
 
