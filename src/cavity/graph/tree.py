@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: nodes of one level that are handled at once
 WIDTH = 64
+#: entries of the tables on all edges for all joint states of one factor, beyond which it is refused
+LARGEST_PASSES = 2**24
 
 #: edges of all paths, filled up, up to which they are kept together
 LITTLE = 50_000
@@ -29,6 +31,10 @@ LITTLE = 50_000
 def on_tree(graph: "DiscreteGraph", edges: Any = None) -> Problem:
     """The problem of tree EP; edges: of the tree, by default the one of maximal mutual information."""
     count, cards = len(graph.variables), graph.cardinalities
+    for group in graph.tables():
+        # Already known before the tree is: so many variables span as many edges, less one.
+        if len(group.shape) > 2:
+            check_passes(group.shape, len(group.shape) - 1, cards)
     if edges is None:
         edges = maximal_tree(count, *pair_information(graph))
     tree = rooted(count, np.asarray(edges, np.int64).reshape(-1, 2))
@@ -86,6 +92,7 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[Si
         for scope, table in zip(group.scopes, group.log_values, strict=True):
             if len(scope) > 2:
                 own = span(tree, scope)
+                check_passes(table.shape, rounded(len(own.nodes)), graph.cardinalities)
                 spans.setdefault((group.shape, rounded(len(own.nodes))), []).append((table, scope, own))
             elif tree.parent[scope[0]] != scope[1] and tree.parent[scope[1]] != scope[0]:
                 paths.append((table, walk(tree, int(scope[0]), int(scope[1]))))
@@ -131,6 +138,16 @@ def laid_along(paths: list[tuple[np.ndarray, Walk]], edges: int, count: int, sta
     top = np.array([count if own.top < 0 else own.top for _, own in paths])
     peak = np.array([own.peak for _, own in paths])
     return OnPath(tables, held), PathWires(*(jnp.asarray(own) for own in (nodes, upward, top, peak)))
+
+
+def check_passes(shape: tuple[int, ...], edges: int, cardinalities: np.ndarray) -> None:
+    """Refuse a factor for which the messages of all its joint states would not fit."""
+    joint = math.prod(shape)
+    if joint * edges * int(cardinalities.max()) ** 2 > LARGEST_PASSES:
+        raise ValueError(
+            f"a tree holds factors of few joint states, for each of which messages pass through it; one over "
+            f'{len(shape)} variables has {joint}. Use the form "disconnected" or cavity.exact.'
+        )
 
 
 def laid_out(spans: list[tuple[np.ndarray, Any, Span]], edges: int, count: int) -> tuple[OnTree, Wires]:
