@@ -74,6 +74,8 @@ def approximate(graph: DiscreteGraph, form: Any, groups: Any) -> Approximation:
         raise TypeError(f'form must be "disconnected", "tree", a Tree or Clusters; found {type(form).__name__}.')
     joined = tuple(tuple(int(number) for number in own) for own in groups or ())
     flat = [number for own in joined for number in own]
+    if flat and not len(graph.factors):
+        raise ValueError("groups name factors; the graph has none.")
     if any(not 0 <= number < len(graph.factors) for number in flat):
         raise ValueError(f"groups name factors 0 to {len(graph.factors) - 1}; found {[min(flat), max(flat)]}.")
     if len(set(flat)) < len(flat):

@@ -98,7 +98,7 @@ def clique_tree(
     counts = np.array([count for _, count in states])
     order = elimination_order(neighbours, counts, math.log2(max(memory / ENTRY, 1.0)))
     needed = bytes_needed(order, counts, messages)
-    if needed > memory:
+    if not needed <= memory:
         raise ValueError(
             f"exact inference needs {'' if order.complete else 'more than '}{needed:.3g} bytes (width {order.width}, "
             f"largest table 2^{order.log2_largest:.4g} entries); the limit is memory={memory:.3g}."

@@ -46,6 +46,8 @@ class DiscreteGraph:
 
         log: whether the values are logarithms, −inf for zero.
         """
+        if isinstance(scope, str) or not isinstance(scope, Iterable):
+            raise ValueError(f"scope must be a list of variables; found {scope!r}.")
         numbers = [self.variables.number(variable) for variable in scope]
         self.add_factors(np.array([numbers], np.int64).reshape(1, len(numbers)), np.asarray(values)[None], log=log)
 
@@ -84,6 +86,9 @@ class DiscreteGraph:
         """
         clamped = copy.copy(self)
         clamped.evidence, clamped.likelihoods = {}, {}
+        for name, found in (("evidence", evidence), ("likelihoods", likelihoods)):
+            if not isinstance(found, Mapping | None):
+                raise ValueError(f"{name} must be a dict by variable; found {type(found).__name__}.")
         for variable, state in (evidence or {}).items():
             number = self.variables.number(variable)
             clamped.evidence[number] = self.variables.state(number, state)

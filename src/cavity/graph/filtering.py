@@ -13,6 +13,7 @@ from cavity.graph.approximation import LARGEST_TABLE, Clusters, clustering_of
 from cavity.graph.exact import exact_discrete
 from cavity.graph.joining import clustered
 from cavity.graph.tables import Table
+from cavity.graph.tree_messages import Contradiction
 
 if TYPE_CHECKING:
     from cavity.graph.discrete import DiscreteGraph
@@ -94,6 +95,8 @@ def filtered(graph: DiscreteGraph, slices: list[list[int]], memory: float) -> Fi
     """One pass: q_new(x_k) = Σ t_i(x) q(x) / Z_i, summed over all but x_k of the new slice (4.6, 4.7)."""
     place = slice_of_each(graph, slices)
     constants = [float(table.log_values) for table in graph if not table.scope]
+    if -math.inf in constants:
+        raise Contradiction
     marginals: list[list[np.ndarray]] = []
     before: list[int] = []
     for own, factors in zip(slices, factors_by_slice(graph, place, len(slices)), strict=True):

@@ -67,6 +67,8 @@ class Variables:
             if number < len(self) and number not in self._names:  # labels of a file have gaps: x7 need not be number 7
                 return number
             raise ValueError(f"there is no variable named {variable!r}.")
+        if not len(self):
+            raise ValueError("the graph has no variables.")
         if not isinstance(variable, int | np.integer) or not 0 <= variable < len(self):
             raise ValueError(f"variables are numbered 0 to {len(self) - 1}; found {variable!r}.")
         return int(variable)
