@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cavity import factors, families, kernels, models
 from cavity._version import __version__
-from cavity.graph import Clusters, DiscreteGraph, Tree
+from cavity.graph import Clusters, DiscreteGraph, Tree, max_product
 from cavity.inference.check import Check
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
@@ -100,6 +100,7 @@ __all__ = [
     "infer",
     "kernels",
     "load",
+    "max_product",
     "models",
     "select_features",
 ]

@@ -4,5 +4,16 @@ from cavity.graph.approximation import Clusters, Tree
 from cavity.graph.discrete import DiscreteGraph
 from cavity.graph.exact import Exact, exact_discrete, exact_map
 from cavity.graph.filtering import Filtered
+from cavity.graph.max_product import MostProbable, max_product
 
-__all__ = ["Clusters", "DiscreteGraph", "Exact", "Filtered", "Tree", "exact_discrete", "exact_map"]
+__all__ = [
+    "Clusters",
+    "DiscreteGraph",
+    "Exact",
+    "Filtered",
+    "MostProbable",
+    "Tree",
+    "exact_discrete",
+    "exact_map",
+    "max_product",
+]

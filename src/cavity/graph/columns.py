@@ -19,7 +19,7 @@ from cavity.families.product import Product, cut
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.enumeration import Entries, Enumeration, entry_messages
-from cavity.numerics.unrolled import FEW, log_sum
+from cavity.numerics.unrolled import FEW, largest, log_sum
 
 #: the states of one variable, each an array over variables or sites: log weights, then numbers of zeros where kept
 Column = list[jax.Array]
@@ -102,8 +102,11 @@ def try_group(
     seen = [[own[wires[:, slot]] for own in q[number]] for slot, number in enumerate(group.scope.slots)]
     cavity = [moved(own, site, -method.power) for own, site in zip(seen, sites, strict=True)]
     weights = [log_weights(own, k) for own, k in zip(cavity, states, strict=True)]
-    outgoing = entry_messages(log_t, weights)
-    log_total = log_sum([m + c for m, c in zip(outgoing[0], weights[0], strict=True)])
+    moments = group.moments
+    assert isinstance(moments, Enumeration)
+    outgoing = entry_messages(log_t, weights, moments.maximum)
+    inside = [m + c for m, c in zip(outgoing[0], weights[0], strict=True)]
+    log_total = largest(inside) if moments.maximum else log_sum(inside)
     usable = jnp.isfinite(log_total)
     message, gaps = [], []
     for own, site, before, k in zip(outgoing, sites, seen, states, strict=True):

@@ -15,7 +15,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.unrolled import FEW, log_sum, log_sum_last, stacked, unstacked
+from cavity.numerics.unrolled import FEW, largest, log_sum, log_sum_last, stacked, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000
@@ -36,7 +36,12 @@ class Enumeration(Moments):
     without cavity i: it is never divided out again, so it is right also where c_i is zero, and a sum that is exactly
     zero becomes a zero of the site (a count), not a small number. Where nothing is possible log Z = −inf, the site says
     nothing and the statistics are the cavity's.
+
+    maximum: the largest term in place of every sum, which makes max-product of sum-product. log Z then is the largest
+    log weight, and the evidence of a run has no meaning.
     """
+
+    maximum: bool = False
 
     def tilt(
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
@@ -46,8 +51,9 @@ class Enumeration(Moments):
         log_t = power * log_table(factor, variables, data, isinstance(family, Product))
         log_t = jnp.where(jnp.isfinite(log_t), log_t, -jnp.inf)  # NaN counts as impossible
         cavities = [own.log_probabilities(part) for own, part in zip(variables, parts, strict=True)]
-        outgoing = messages(log_t, cavities)
-        log_z = log_sum_last(outgoing[0] + cavities[0])
+        outgoing = messages(log_t, cavities, self.maximum)
+        inside = outgoing[0] + cavities[0]
+        log_z = jnp.max(inside) if self.maximum else log_sum_last(inside)
         found = log_z > -jnp.inf
         scale = jnp.where(found, log_z, 0.0)
         stats, sites = [], []
@@ -64,8 +70,8 @@ class Enumeration(Moments):
         return math.prod(own.states for own in discrete(family))
 
 
-def messages(log_t: jax.Array, cavities: list[jax.Array]) -> list[jax.Array]:
-    """log Σ over all other variables of t Π_{j ≠ i} c_j, for every variable i.
+def messages(log_t: jax.Array, cavities: list[jax.Array], maximum: bool = False) -> list[jax.Array]:
+    """log Σ over all other variables of t Π_{j ≠ i} c_j, for every variable i; or its largest term.
 
     Small tables entry by entry, large ones by halves: one half of the variables is summed out for all of the other.
     """
@@ -76,25 +82,27 @@ def messages(log_t: jax.Array, cavities: list[jax.Array]) -> list[jax.Array]:
         halves = cavities[:middle], cavities[middle:]
         first, second = (reduce(jnp.add.outer, own).ravel() for own in halves)
         table = log_t.reshape(len(first), len(second))
-        kept = jax.nn.logsumexp(table + second, axis=1), jax.nn.logsumexp(table.T + first, axis=1)
+        total = jnp.max if maximum else jax.nn.logsumexp
+        kept = total(table + second, axis=1), total(table.T + first, axis=1)
         shapes = log_t.shape[:middle], log_t.shape[middle:]
         return [
             message
             for own, values, shape in zip(halves, kept, shapes, strict=True)
-            for message in messages(values.reshape(shape), own)
+            for message in messages(values.reshape(shape), own, maximum)
         ]
     entries = {x: log_t[x] for x in np.ndindex(log_t.shape)}
-    return [jnp.stack(found) for found in entry_messages(entries, [unstacked(c) for c in cavities])]
+    return [jnp.stack(found) for found in entry_messages(entries, [unstacked(c) for c in cavities], maximum)]
 
 
-def entry_messages(log_t: Entries, cavities: list[list[jax.Array]]) -> list[list[jax.Array]]:
+def entry_messages(log_t: Entries, cavities: list[list[jax.Array]], maximum: bool = False) -> list[list[jax.Array]]:
     """`messages` with every entry of the table and of the cavities apart: a number each, or one array of sites."""
+    total = largest if maximum else log_sum
 
     def term(x: tuple[int, ...], axis: int) -> jax.Array:
         return sum([own[k] for j, (own, k) in enumerate(zip(cavities, x, strict=True)) if j != axis], log_t[x])
 
     return [
-        [log_sum([term(x, axis) for x in log_t if x[axis] == k]) for k in range(len(own))]
+        [total([term(x, axis) for x in log_t if x[axis] == k]) for k in range(len(own))]
         for axis, own in enumerate(cavities)
     ]
 

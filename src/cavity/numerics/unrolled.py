@@ -29,6 +29,11 @@ def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
     return jnp.where(possible, scale + jnp.log(jnp.where(possible, total, 1.0)), -jnp.inf)
 
 
+def largest(terms: Sequence[jax.Array]) -> jax.Array:
+    """The largest term, elementwise over equal shapes."""
+    return reduce(jnp.maximum, terms)
+
+
 def log_sum_last(values: jax.Array) -> jax.Array:
     """log Σ exp over the last axis."""
     if values.shape[-1] > FEW:
