@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.numerics.normal import FAR, density, log_ndtr, tail_ratios, upper_tail
+from cavity.numerics.normal import FAR, density, log_ndtr, tail_ratios
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -78,9 +78,12 @@ def interval(a: jax.Array, b: jax.Array, width: jax.Array | None = None) -> Inte
     tails = outside & (fall >= _FALL)
     narrows = (outside & (fall < _FALL)) | (~outside & (width <= _WIDE))
     # A form that is not taken sees harmless arguments, so that neither it nor its derivative makes a NaN.
-    tail = _tail(*(jnp.where(tails, v, w) for v, w in ((near, 1.0), (far, 9.0), (width, 8.0), (fall, 40.0))))
     narrow = _narrow(*(jnp.where(narrows, v, 1.0) for v in (near, width, fall)))
-    wide = _wide(*(jnp.where(tails | narrows, 1.0, v) for v in (-near, far)))
+    # Ratios cost more than all the rest, so tail and wide share them: at the distances of both bounds from 0.
+    (n0, n1), (f0, f1) = (tail_ratios(jnp.where(narrows, 1.0, x)) for x in (jnp.where(outside, near, -near), far))
+    harmless = ((near, 1.0), (far, 9.0), (width, 8.0), (fall, 40.0), (n0, 0.5), (n1, 0.9))
+    tail = _tail(*(jnp.where(tails, v, w) for v, w in harmless), f0, f1)
+    wide = _wide(*(jnp.where(tails | narrows, 1.0, v) for v in (-near, far)), jnp.stack([n0, f0]))
     chosen = (jnp.where(tails, t, jnp.where(narrows, n, w)) for t, n, w in zip(tail, narrow, wide, strict=True))
     log_z, mean, offset, variance, gain = chosen
 
@@ -111,9 +114,17 @@ def log_interval(a: jax.Array, b: jax.Array, width: jax.Array) -> jax.Array:
     return jnp.where(short, log_short, whole + jnp.log1p(-jnp.exp(cut - whole)))
 
 
-def _tail(near: jax.Array, far: jax.Array, width: jax.Array, fall: jax.Array) -> _Moments:
-    """With r_0 = E[X − z | X > z] and r_0 r_1 = E[(X − z)² | X > z], Q(z) = φ(z) / (z + r_0(z))."""
-    (n0, n1), (f0, f1) = tail_ratios(near), tail_ratios(far)
+def _tail(
+    near: jax.Array,
+    far: jax.Array,
+    width: jax.Array,
+    fall: jax.Array,
+    n0: jax.Array,
+    n1: jax.Array,
+    f0: jax.Array,
+    f1: jax.Array,
+) -> _Moments:
+    """With r_0 = E[X − z | X > z] and r_0 r_1 = E[(X − z)² | X > z], Q(z) = φ(z) / (z + r_0(z)): n at near, f at far."""
     share = jnp.exp(-fall) * (near + n0) / (far + f0)
     offset = (n0 - share * (width + f0)) / (1 - share)
     square = (n0 * n1 - share * (width * (width + 2 * f0) + f0 * f1)) / (1 - share)
@@ -134,10 +145,11 @@ def _narrow(near: jax.Array, width: jax.Array, fall: jax.Array) -> _Moments:
     return log_z, mean, offset, variance, 1 / variance - 1
 
 
-def _wide(below: jax.Array, above: jax.Array) -> _Moments:
+def _wide(below: jax.Array, above: jax.Array, r0: jax.Array) -> _Moments:
+    """Bounds −below and above, with r_0 at both."""
     cut = jnp.minimum(jnp.stack([below, above]), FAR)
     (n, far), pdf = cut, density(cut)
-    missing = jnp.sum(upper_tail(cut), axis=0)
+    missing = jnp.sum(pdf / (cut + r0), axis=0)
     mean = pdf[0] * -jnp.expm1(-0.5 * (far - n) * (far + n)) / (1 - missing)
     lost = jnp.sum(cut * pdf, axis=0) / (1 - missing) + mean * mean
     return jnp.log1p(-missing), mean, below + mean, 1 - lost, lost / (1 - lost)

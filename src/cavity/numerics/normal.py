@@ -83,11 +83,6 @@ def density(x: jax.Array) -> jax.Array:
     return leading + leading * jnp.expm1(-0.5 * (x - coarse) * (x + coarse))
 
 
-def upper_tail(x: jax.Array) -> jax.Array:
-    """Q(x) = 1 − Φ(x) for x ≥ 0."""
-    return density(x) / (x + tail_ratios(x)[0])
-
-
 def one_sided(z: jax.Array) -> OneSided:
     """Moments of N(0, 1) truncated to (−z, ∞); every field keeps its relative accuracy from z = −1e8 to 1e8."""
     z = jnp.asarray(z, float)
