@@ -1,5 +1,7 @@
 """Every test runs in double precision, as the public entry points do."""
 
+import ctypes
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -32,8 +34,15 @@ def _double_precision():
 
 @pytest.fixture(autouse=True)
 def _bounded_memory():
-    """Thousands of compiled programs would take more memory than a small machine has."""
+    """Thousands of compiled programs would take more memory than a small machine has.
+
+    What is freed has to be handed back as well: a process that stays large would forget everything after every test.
+    """
     yield
     statm = Path("/proc/self/statm")
     if statm.exists() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > LARGEST_PROCESS:
         jax.clear_caches()
+        gc.collect()
+        hand_back = getattr(ctypes.CDLL(None), "malloc_trim", None)  # the C library of GNU has it
+        if hand_back is not None:
+            hand_back(0)
