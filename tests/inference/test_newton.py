@@ -30,13 +30,15 @@ def test_local_coordinates(name):
     family, members = MEMBERS[name]
     reference, eta = (jnp.asarray(member, float) for member in members)
     x = 0.1 * jnp.arange(1.0, family.local_size + 1)
-    change = family.from_local(reference, x)
+    from_local, to_local = jax.jit(family.from_local), jax.jit(family.to_local)
+    change = from_local(reference, x)
     assert change.shape == (family.size,)
-    np.testing.assert_allclose(family.to_local(reference, change), x, rtol=1e-12)
-    np.testing.assert_allclose(family.from_local(reference, 2 * x), 2 * change, rtol=1e-12)
+    np.testing.assert_allclose(to_local(reference, change), x, rtol=1e-12)
+    np.testing.assert_allclose(from_local(reference, 2 * x), 2 * change, rtol=1e-12)
     # Statistics may be centred: their covariances are the second derivatives of A, and their slopes those of moments.
-    curvature = jax.hessian(lambda x: family.log_partition(eta + family.from_local(reference, x)))(0.0 * x)
-    slope = jax.jacfwd(lambda x: family.local_moments(reference, eta + family.from_local(reference, x)))(0.0 * x)
+    curvature = jax.jit(jax.hessian(lambda x: family.log_partition(eta + family.from_local(reference, x))))(0.0 * x)
+    moments = jax.jacfwd(lambda x: family.local_moments(reference, eta + family.from_local(reference, x)))
+    slope = jax.jit(moments)(0.0 * x)
     np.testing.assert_allclose(slope, curvature, atol=1e-9)
 
 
@@ -60,7 +62,8 @@ def test_equations_are_solved(dimension):
         copies = rng.integers(1, 3, n).astype(float)
         parts.append(Equations(None, copies, rng.normal(size=(n, 2, 2)), own, rng.normal(size=(n, 2))))
     traced = tuple(jax.tree.map(jnp.asarray, part) for part in parts)
-    found = solve_in_basis(jnp.asarray(root), traced) if dimension else solve_dense(jnp.asarray(covariance), traced)
+    solve, matrix = (solve_in_basis, root) if dimension else (solve_dense, covariance)
+    found = jax.jit(solve)(jnp.asarray(matrix), traced)
     sd = np.sqrt(np.diag(covariance))
     rho = covariance / np.outer(sd, sd)
     total = sum(part.copies[:, None] * np.asarray(x) for part, x in zip(parts, found, strict=True))
@@ -89,12 +92,13 @@ def test_a_step_is_the_inverse_of_the_jacobian(name):
     problem, method, key = PROBLEMS[name], cv.EP(), jax.random.key(0)
     rough = cv.infer(problem, cv.EP(max_sweeps=1))
 
-    def gaps(sites):
+    @jax.jit
+    def gaps(problem, sites):
         state = untold(problem, method, Start(sites))
         found = []
         for group, own, local in zip(problem.groups, sites, marginals_of(problem, state.q), strict=True):
             matched = local - own + tilted_site(group, local - own)
-            found.append(np.asarray(group.family.moments(matched) - group.family.moments(local)))
+            found.append(group.family.moments(matched) - group.family.moments(local))
         return state, found
 
     def tilted_site(group, cavity):
@@ -103,11 +107,11 @@ def test_a_step_is_the_inverse_of_the_jacobian(name):
         )(cavity, jax.tree.map(jnp.asarray, group.data))
 
     sites = tuple(jnp.asarray(own) for own in rough.groups)
-    state, before = gaps(sites)
-    steps = newton_step(problem, method, state, key)
+    state, before = gaps(problem, sites)
+    steps = jax.jit(newton_step)(problem, method, state, key)
     share = 1e-5
-    _, after = gaps(tuple(own + share * step for own, step in zip(sites, steps, strict=True)))
-    for old, new in zip(before, after, strict=True):
+    _, after = gaps(problem, tuple(own + share * step for own, step in zip(sites, steps, strict=True)))
+    for old, new in zip(map(np.asarray, before), map(np.asarray, after), strict=True):
         np.testing.assert_allclose((old - new) / share, old, atol=2e-3 * np.abs(old).max())
 
 
@@ -126,7 +130,7 @@ def test_tilted_covariances():
     problem = cv.models.posterior(cv.factors.Gaussian(0.5), np.array([2.0]), prior_variance=4.0)
     (group,) = problem.groups
     marginal, cavity = jnp.array([[3.0, 2.0]]), jnp.array([[0.7, 0.4]])
-    found = look(group, 0, marginal, cavity, 1.0, jax.random.key(0))
+    found = jax.jit(lambda *states: look(group, 0, *states, 1.0, jax.random.key(0)))(marginal, cavity)
     precision = 0.4 + 2.0
     mean, variance = (0.7 + 4.0) / precision, 1 / precision
     shift, ratio = (mean - 1.5) * np.sqrt(2.0), 2.0 * variance

@@ -64,8 +64,8 @@ def brute(factor, data, cavity, breaks):
 def integrals_of(factor, data):
     key, moments = jax.random.key(0), ClosedForm()
     return Integrals(
-        lambda cavity: moments.tilt(None, factor, FAMILY, cavity, data, 1.0, key),
-        lambda cavity, tilted: moments.expected_log(None, factor, FAMILY, cavity, data, key, tilted),
+        jax.jit(lambda cavity: moments.tilt(None, factor, FAMILY, cavity, data, 1.0, key)),
+        jax.jit(lambda cavity, tilted: moments.expected_log(None, factor, FAMILY, cavity, data, key, tilted)),
     )
 
 
@@ -73,6 +73,7 @@ def integrals_of(factor, data):
 def test_cost_of_a_strength_by_integration(name):
     """Q(b) = KL(t r cavity ‖ its moment match) + c · penalty, the KL integrated from its definition."""
     factor, data, breaks = FACTORS[name]
+    integrals = integrals_of(factor, data)
     cavity, site = np.array([0.4, 0.7]), np.array([-0.3, 0.25])
     mean, variance = site[0] / site[1], 1 / cavity[1]
     for strength in (0.0, 0.3, 2.0):
@@ -90,7 +91,7 @@ def test_cost_of_a_strength_by_integration(name):
         }
         for (penalty, scale_free), size in sizes.items():
             rule = Relaxed(0.7, penalty, scale_free)
-            found, _ = rule.cost(FAMILY, integrals_of(factor, data), jnp.asarray(cavity), jnp.asarray(site), strength)
+            found, _ = rule.cost(FAMILY, integrals, jnp.asarray(cavity), jnp.asarray(site), strength)
             assert float(found) == pytest.approx(kl + 0.7 * size, abs=2e-8)
         # First r, then q: the divergence from the q there is.
         old = relaxed + site
@@ -102,7 +103,7 @@ def test_cost_of_a_strength_by_integration(name):
             - 0.5 * (spread + (centre - h) ** 2) / scale
         )
         rule = Relaxed(0.0, sequential=True)
-        found, _ = rule.cost(FAMILY, integrals_of(factor, data), jnp.asarray(cavity), jnp.asarray(site), strength)
+        found, _ = rule.cost(FAMILY, integrals, jnp.asarray(cavity), jnp.asarray(site), strength)
         assert float(found) == pytest.approx(one_by_one, abs=2e-8)
 
 
