@@ -81,9 +81,10 @@ def interval(a: jax.Array, b: jax.Array, width: jax.Array | None = None) -> Inte
     narrow = _narrow(*(jnp.where(narrows, v, 1.0) for v in (near, width, fall)))
     # Ratios cost more than all the rest, so tail and wide share them: at the distances of both bounds from 0.
     (n0, n1), (f0, f1) = (tail_ratios(jnp.where(narrows, 1.0, x)) for x in (jnp.where(outside, near, -near), far))
-    harmless = ((near, 1.0), (far, 9.0), (width, 8.0), (fall, 40.0), (n0, 0.5), (n1, 0.9))
-    tail = _tail(*(jnp.where(tails, v, w) for v, w in harmless), f0, f1)
-    wide = _wide(*(jnp.where(tails | narrows, 1.0, v) for v in (-near, far)), jnp.stack([n0, f0]))
+    bounds = ((near, 1.0), (far, 9.0), (width, 8.0), (fall, 40.0))
+    ratios = ((n0, 0.5), (n1, 0.9), (f0, 0.1), (f1, 0.2))
+    tail = _tail(*(jnp.where(tails, v, w) for v, w in bounds + ratios))
+    wide = _wide(*(jnp.where(tails | narrows, 1.0, v) for v in (-near, far, n0, f0)))
     chosen = (jnp.where(tails, t, jnp.where(narrows, n, w)) for t, n, w in zip(tail, narrow, wide, strict=True))
     log_z, mean, offset, variance, gain = chosen
 
@@ -124,7 +125,7 @@ def _tail(
     f0: jax.Array,
     f1: jax.Array,
 ) -> _Moments:
-    """With r_0 = E[X − z | X > z] and r_0 r_1 = E[(X − z)² | X > z], Q(z) = φ(z) / (z + r_0(z)): n at near, f at far."""
+    """With r_0 = E[X − z | X > z] and r_0 r_1 = E[(X − z)² | X > z], Q(z) = φ(z) / (z + r_0(z)); n near, f far."""
     share = jnp.exp(-fall) * (near + n0) / (far + f0)
     offset = (n0 - share * (width + f0)) / (1 - share)
     square = (n0 * n1 - share * (width * (width + 2 * f0) + f0 * f1)) / (1 - share)
@@ -145,11 +146,11 @@ def _narrow(near: jax.Array, width: jax.Array, fall: jax.Array) -> _Moments:
     return log_z, mean, offset, variance, 1 / variance - 1
 
 
-def _wide(below: jax.Array, above: jax.Array, r0: jax.Array) -> _Moments:
-    """Bounds −below and above, with r_0 at both."""
+def _wide(below: jax.Array, above: jax.Array, n0: jax.Array, f0: jax.Array) -> _Moments:
+    """Bounds −below and above, with r_0 at their distances from 0."""
     cut = jnp.minimum(jnp.stack([below, above]), FAR)
     (n, far), pdf = cut, density(cut)
-    missing = jnp.sum(pdf / (cut + r0), axis=0)
+    missing = jnp.sum(pdf / (cut + jnp.stack([n0, f0])), axis=0)
     mean = pdf[0] * -jnp.expm1(-0.5 * (far - n) * (far + n)) / (1 - missing)
     lost = jnp.sum(cut * pdf, axis=0) / (1 - missing) + mean * mean
     return jnp.log1p(-missing), mean, below + mean, 1 - lost, lost / (1 - lost)
