@@ -177,7 +177,7 @@ def test_covariance_of_any_mix_of_signs(n, negatives):
     nu = rng.normal(size=n)
     sites = jnp.stack([jnp.asarray(nu), jnp.asarray(tau)], axis=1)
     prior = KernelPrior(jnp.asarray(K))
-    q = DenseGaussian().refresh(prior, ((None, sites),))
+    q = jax.jit(lambda prior, sites: DenseGaussian().refresh(prior, ((None, sites),)))(prior, sites)
     covariance = np.linalg.inv(np.linalg.inv(K) + np.diag(tau))
     assert bool(q.proper)
     np.testing.assert_allclose(DenseGaussian().views(prior, q)["covariance"](), covariance, atol=1e-11)
