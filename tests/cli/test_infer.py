@@ -191,7 +191,7 @@ def test_what_is_too_large_is_said(tmp_path):
     path = tmp_path / "grid.uai"
     graph.write(path)
     assert "model is too large: exact inference needs" in refused(path, "--approximation", "exact")
-    assert "answered exactly only, and the model is too large" in refused(path, "--task", "MAP")
+    assert "The model is too large for the exact answer" in refused(path, "--task", "MAP")
     assert "1 to 500 variables" in refused(path, "--plot", tmp_path / "grid.png")
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import cavity
-from cavity.graph import Clusters, DiscreteGraph, exact_discrete, exact_map
+from cavity.graph import Clusters, DiscreteGraph, exact_discrete, exact_map, max_product
 from cavity.graph.tree_messages import Contradiction
 from cavity.inference.methods import Rule
 from cavity.inference.status import FIXED_POINTS, Status
@@ -20,6 +20,8 @@ METHODS: dict[str, Rule | None] = {
     "power-ep": cavity.PowerEP(0.5),
     "adf": cavity.ADF(),
 }
+#: methods that max-product takes
+MAXIMISERS = (METHODS["ep"], METHODS["damped-ep"])
 #: what stands for q
 APPROXIMATIONS = ("disconnected", "tree", "exact")
 #: how an exact answer was found
@@ -105,10 +107,27 @@ def most_probable(graph: DiscreteGraph) -> Answer:
     except Contradiction:
         raise
     except ValueError as error:
-        raise ValueError(f"--task MAP is answered exactly only, and the model is too large for that: {error}") from None
+        raise ValueError(
+            f"The model is too large for the exact answer: {error} Use --approximation disconnected."
+        ) from None
     ending = "exact: no other states are more probable."
     method = "exact: maxima over a junction tree"
     return Answer(None, states, log_value, method, ending, True, time.perf_counter() - began)
+
+
+def by_max_product(
+    graph: DiscreteGraph, method: str, max_seconds: float | None, listen: Callable[[Any], None] | None
+) -> Answer:
+    """The most probable states by loopy max-product."""
+    began = time.perf_counter()
+    rule = METHODS[method]
+    found = max_product(
+        graph, rule if isinstance(rule, cavity.Method) else None, max_seconds=max_seconds, callback=listen
+    )
+    ending = f"{str(found.status).replace('_', ' ')} after {found.sweeps} sweeps. No promise that nothing is better."
+    settled = found.status == Status.CONVERGED and np.isfinite(found.log_weight)
+    seconds = time.perf_counter() - began
+    return Answer(None, found.states, found.log_weight, "max-product", ending, bool(settled), seconds)
 
 
 def named_clusters(graph: DiscreteGraph, text: str) -> Clusters:

@@ -10,9 +10,11 @@ from rich.text import Text
 
 from cavity.cli.answers import (
     APPROXIMATIONS,
+    MAXIMISERS,
     METHODS,
     Answer,
     approximated,
+    by_max_product,
     exactly,
     most_probable,
     named_clusters,
@@ -97,8 +99,10 @@ def checked_choices(
     )
     if max_seconds is not None and not (math.isfinite(max_seconds) and max_seconds > 0):
         raise ValueError(f"--max-seconds must be a positive number; found {max_seconds}.")
-    if task == "MAP" and form != "exact":
-        raise ValueError(f"--task MAP is answered exactly, without --approximation {form}; leave that out.")
+    if task == "MAP" and form == "tree":
+        raise ValueError("--task MAP is answered exactly, or by max-product with --approximation disconnected.")
+    if task == "MAP" and METHODS[method] not in (None, *MAXIMISERS):
+        raise ValueError(f"--task MAP does not go with --method {method}; use auto, ep or damped-ep.")
     if clusters is not None and (form != "disconnected" or task == "MAP"):
         raise ValueError("--clusters is an approximation of its own: it goes without --approximation and --task MAP.")
     if form == "exact" and (method != "auto" or max_seconds is not None):
@@ -136,6 +140,8 @@ def answered(
     with SweepProgress(method, console=console) as progress:
         # Listening costs time: only where there is a bar to be seen.
         listen = None if progress.progress.disable else progress
+        if task == "MAP":
+            return by_max_product(graph, method, max_seconds, listen)
         return approximated(graph, kept, method, max_seconds, listen)
 
 

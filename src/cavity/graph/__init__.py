@@ -5,6 +5,7 @@ from cavity.graph.discrete import DiscreteGraph
 from cavity.graph.exact import Exact, exact_discrete, exact_map
 from cavity.graph.filtering import Filtered
 from cavity.graph.max_product import MostProbable, max_product
+from cavity.graph.proposals import Proposal
 
 __all__ = [
     "Clusters",
@@ -12,6 +13,7 @@ __all__ = [
     "Exact",
     "Filtered",
     "MostProbable",
+    "Proposal",
     "Tree",
     "exact_discrete",
     "exact_map",

@@ -15,6 +15,7 @@ from cavity.graph.variables import Variables
 if TYPE_CHECKING:
     from cavity.graph.approximation import Approximation
     from cavity.graph.filtering import Filtered
+    from cavity.graph.proposals import Proposal
     from cavity.inference.problem import Problem
     from cavity.inference.schedule import Order
 
@@ -171,6 +172,16 @@ class DiscreteGraph:
         from cavity.graph.approximation import approximate
 
         return approximate(self, form, groups)
+
+    def propose(self, cost: float = 1e7) -> list[Proposal]:
+        """Trees and groupings that can be afforded, with what each costs and may gain, the most promising first.
+
+        Args:
+            cost: entries of tables that one sweep may read, or that exact inference may make.
+        """
+        from cavity.graph.proposals import propose
+
+        return propose(self, cost)
 
     def tree_by_tree(self) -> Order:
         """A schedule for loopy belief propagation: forests of factors one after another, each inward and outward.
