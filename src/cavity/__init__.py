@@ -14,7 +14,16 @@ from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Cowell
-from cavity.inference.schedule import Blocks, InOrder, LargestMismatchFirst, OneMessage, Order, Parallel, Shuffled
+from cavity.inference.schedule import (
+    Blocks,
+    EveryNth,
+    InOrder,
+    LargestMismatchFirst,
+    OneMessage,
+    Order,
+    Parallel,
+    Shuffled,
+)
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
 from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
@@ -71,6 +80,7 @@ __all__ = [
     "Cowell",
     "DiscreteGraph",
     "Enumeration",
+    "EveryNth",
     "GPClassifier",
     "GPOrdinal",
     "GPRegressor",

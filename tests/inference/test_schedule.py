@@ -15,6 +15,8 @@ SCHEDULES = [
     cv.Blocks(4),
     cv.Blocks(4, shuffled=True),
     cv.Blocks(100),
+    cv.EveryNth(3),
+    cv.EveryNth(100),
 ]
 
 
@@ -25,7 +27,7 @@ def reference():
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_same_fixed_point(schedule, reference):
-    damping = 0.5 if isinstance(schedule, cv.Parallel | cv.Blocks) else 1.0
+    damping = 0.5 if isinstance(schedule, cv.Parallel | cv.Blocks | cv.EveryNth) else 1.0
     solution = cv.infer(cv.models.clutter(X), cv.EP(schedule=schedule, damping=damping, tol=1e-10))
     assert solution.converged
     np.testing.assert_allclose(solution.q, reference.q, rtol=1e-8)
@@ -43,6 +45,13 @@ def test_blocks_of_one_are_sequential():
         cv.infer(cv.models.clutter(X), cv.EP(schedule=s, max_sweeps=2)) for s in (cv.Blocks(1), cv.InOrder())
     )
     np.testing.assert_allclose(one.sites, sequential.sites, rtol=1e-13)
+
+
+def test_every_nth_site_is_in_one_block():
+    (table,) = cv.EveryNth(3).visits(0, 11, None, None)
+    assert table.tolist() == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+    (table,) = cv.EveryNth(100).visits(0, 2, None, None)
+    assert table.tolist() == [[0], [1]]
 
 
 def test_one_block_is_parallel():

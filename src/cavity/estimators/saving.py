@@ -46,6 +46,7 @@ METHOD_PARTS: dict[str, Any] = {
         schedule.Order,
         schedule.LargestMismatchFirst,
         schedule.OneMessage,
+        schedule.EveryNth,
         schedule.Parallel,
         schedule.Blocks,
     )

@@ -155,3 +155,17 @@ def walk(tree: Rooted, first: int, last: int) -> Walk:
             down.append(last)
             last = int(tree.parent[last])
     return Walk(first, [*up, *down[::-1]], [True] * len(up) + [False] * len(down), max(len(up) - 1, 0))
+
+
+def preorder(tree: Rooted) -> np.ndarray:
+    """The place of every variable when the forest is walked, everything below a variable right after it."""
+    below: dict[int, list[int]] = {}
+    for variable, parent in enumerate(tree.parent.tolist()):
+        below.setdefault(parent, []).append(variable)
+    place, waiting, number = np.zeros(len(tree.parent), np.int64), below.get(-1, [])[::-1], 0
+    while waiting:
+        variable = waiting.pop()
+        place[variable] = number
+        number += 1
+        waiting.extend(reversed(below.get(variable, [])))
+    return place

@@ -9,8 +9,9 @@ import numpy as np
 from cavity.factors.table import OnPath, OnTree, Table
 from cavity.families.path import Path
 from cavity.families.tree import Subtree
-from cavity.graph.spanning import Rooted, Span, Walk, maximal_tree, pair_information, rooted, span, walk
+from cavity.graph.spanning import Rooted, Span, Walk, maximal_tree, pair_information, preorder, rooted, span, walk
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.schedule import EveryNth, InOrder
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
 from cavity.posteriors.tree import PathWires, Tree, TreePrior, Wires
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 WIDTH = 64
 #: entries of the tables on all edges for all joint states of one factor, beyond which it is refused
 LARGEST_PASSES = 2**24
+
+#: blocks of sites a sweep visits one after another
+BLOCKS = 32
 
 #: edges of all paths, filled up, up to which they are kept together
 LITTLE = 50_000
@@ -50,7 +54,10 @@ def on_tree(graph: "DiscreteGraph", edges: Any = None) -> Problem:
         tuple(wires),
         jnp.asarray(log_constant),
     )
-    return Problem(prior, tuple(groups), Tree(states))
+    # One after another where they are few; else in blocks of paths that lie far apart.
+    sites = sum(group.size for group in groups)
+    schedule = EveryNth(BLOCKS) if sites > 4 * BLOCKS else InOrder()
+    return Problem(prior, tuple(groups), Tree(states), schedule=schedule)
 
 
 def own_tables(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[np.ndarray, float]:
@@ -99,6 +106,8 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[Si
     if not paths and not spans:
         # The tree holds everything; a site that says nothing gives the loop something to visit.
         paths.append((np.zeros((1, 1)), Walk(int(tree.parent[0]), [0], [False], 0)))
+    place = preorder(tree)
+    paths.sort(key=lambda own: place[own[1].nodes[own[1].peak]])
     count, groups, wires = len(tree.parent), [], []
     for edges, own in by_length(paths).items():
         data, own_wires = laid_along(own, edges, count, states)

@@ -19,8 +19,8 @@ from cavity.inference.status import CODES, Status
 from cavity.numerics.precision import to_numpy
 from cavity.numerics.threads import one_blas_thread
 
-#: a chunk of compiled sweeps aims at this length, so that an interruption is noticed soon.
-CHUNK_SECONDS = 2.0
+#: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
+CHUNK_SECONDS = 2.5
 #: sweeps after which it is judged, again and again, whether going on is worth it: never by the clock.
 PATIENCE = 16
 
@@ -79,7 +79,9 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
                 ended = Status.STALLED if limits.impatient(np.asarray(state.residuals[:done])) else ended
         if callback is None and ended is Status.RUNNING:
             # The first chunk's time holds the compilation, so it can only make the second one too short.
-            chunk = 1 if limits.deadline is not None else max(1, int(CHUNK_SECONDS * made / (now - before)))
+            # Longer chunks measure less often; one that was short enough is doubled at least.
+            room = CHUNK_SECONDS / (now - before)
+            chunk = 1 if limits.deadline is not None else max(1, int(made * max(room, 2.0 if room > 1 else 1.0)))
             chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
             continue
         closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)

@@ -138,6 +138,26 @@ class Parallel(Schedule):
 
 
 @dataclass(frozen=True)
+class EveryNth(Schedule):
+    """n blocks a sweep, one after another: block k holds the sites k, k + n, k + 2n, …, which are updated in parallel.
+
+    Sites that are next to each other in the data are in different blocks: most of what sequential visits gain, at a
+    price near that of parallel ones, where neighbours matter to each other and others hardly do.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n, int) or self.n < 1:
+            raise ValueError(f"n must be a whole number of at least 1; found {self.n!r}.")
+
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        blocks = min(self.n, size)
+        sites = np.arange(-(-size // blocks) * blocks).reshape(-1, blocks).T
+        return (np.minimum(sites, size),)
+
+
+@dataclass(frozen=True)
 class Blocks(Schedule):
     """Blocks of `block_size` sites in parallel, the blocks one after another; shuffled anew every sweep if asked."""
 
