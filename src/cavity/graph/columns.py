@@ -6,7 +6,7 @@ happens in registers. The numbers are those of the general loop up to rounding, 
 weights may hold.
 """
 
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax
@@ -21,8 +21,18 @@ from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.enumeration import Entries, Enumeration, entry_messages
 from cavity.numerics.unrolled import FEW, largest, log_sum
 
+#: logarithms of the entries of a table may differ by so much for their weights to be summed as they are
+WIDEST = 500.0
+
 #: the states of one variable, each an array over variables or sites: log weights, then numbers of zeros where kept
 Column = list[jax.Array]
+
+
+class Weights(NamedTuple):
+    """A table without logarithms: entries in units of the largest, whose log is `log_scale`."""
+
+    entries: Entries
+    log_scale: jax.Array
 
 
 class Visited(NamedTuple):
@@ -52,6 +62,20 @@ def entries_of(group: SiteGroup, power: float) -> Entries:
     log_t = jnp.asarray(group.data, float)
     columns = {x: power * log_t[(slice(None), *x)] for x in np.ndindex(*log_t.shape[1:])}
     return {x: jnp.where(jnp.isfinite(own), own, -jnp.inf) for x, own in columns.items()}
+
+
+def weights_of(group: SiteGroup, power: float) -> Weights:
+    """t**power by joint state in units of its largest entry."""
+    logs = entries_of(group, power)
+    top = largest([*logs.values()])
+    return Weights({x: jnp.exp(own - top) for x, own in logs.items()}, top)
+
+
+def is_narrow(group: SiteGroup, power: float) -> jax.Array:
+    """Whether the entries of every table are within `WIDEST` of each other, in logarithms: also that none is zero."""
+    axes = tuple(range(1, group.data.ndim))
+    log_t = power * jnp.asarray(group.data, float)
+    return jnp.all(jnp.max(log_t, axis=axes) - jnp.min(log_t, axis=axes) <= WIDEST)
 
 
 def taken_apart(states: int, eta: jax.Array, zeros: bool) -> Column:
@@ -93,8 +117,43 @@ def moved(column: Column, other: Column, step: float | jax.Array) -> Column:
     return [own + step * change for own, change in zip(column, other, strict=True)]
 
 
+def by_logs(log_t: Entries, cavities: list[Column], maximum: bool) -> tuple[list[Column], jax.Array, jax.Array]:
+    """(log messages, log of the sum of all, whether there is one), whatever is in the table."""
+    outgoing = entry_messages(log_t, cavities, maximum)
+    inside = [m + c for m, c in zip(outgoing[0], cavities[0], strict=True)]
+    log_total = largest(inside) if maximum else log_sum(inside)
+    return outgoing, log_total, jnp.isfinite(log_total)
+
+
+def by_weights(table: Weights, cavities: list[Column], maximum: bool) -> tuple[list[Column], jax.Array, jax.Array]:
+    """`by_logs` with fewer exponentials and logarithms, for tables whose entries are within `WIDEST` of each other.
+
+    The most probable state of the others alone makes every sum at least exp(−WIDEST): what underflows beside it is less
+    than rounding.
+    """
+    tops = [largest(own) for own in cavities]
+    shares = [[jnp.exp(entry - top) for entry in own] for own, top in zip(cavities, tops, strict=True)]
+    total = largest if maximum else partial(reduce, jnp.add)
+
+    def term(x: tuple[int, ...], axis: int) -> jax.Array:
+        return reduce(jnp.multiply, [shares[j][k] for j, k in enumerate(x) if j != axis], table.entries[x])
+
+    sums = [
+        [total([term(x, axis) for x in table.entries if x[axis] == k]) for k in range(len(own))]
+        for axis, own in enumerate(cavities)
+    ]
+    inside = total([m * c for m, c in zip(sums[0], shares[0], strict=True)])
+    log_total = jnp.log(inside) + reduce(jnp.add, tops) + table.log_scale
+    return [[jnp.log(own) for own in column] for column in sums], log_total, (inside > 0) & jnp.isfinite(inside)
+
+
 def try_group(
-    problem: Problem, method: Method, group: SiteGroup, log_t: Entries, q: tuple[Column, ...], sites: tuple[Column, ...]
+    problem: Problem,
+    method: Method,
+    group: SiteGroup,
+    table: Entries | Weights,
+    q: tuple[Column, ...],
+    sites: tuple[Column, ...],
 ) -> Visited:
     """Delete, tilt and match all sites of a group; the largest log weight of every message is 0."""
     wires = problem.prior.wires[group.scope.group]
@@ -102,12 +161,11 @@ def try_group(
     seen = [[own[wires[:, slot]] for own in q[number]] for slot, number in enumerate(group.scope.slots)]
     cavity = [moved(own, site, -method.power) for own, site in zip(seen, sites, strict=True)]
     weights = [log_weights(own, k) for own, k in zip(cavity, states, strict=True)]
-    moments = group.moments
-    assert isinstance(moments, Enumeration)
-    outgoing = entry_messages(log_t, weights, moments.maximum)
-    inside = [m + c for m, c in zip(outgoing[0], weights[0], strict=True)]
-    log_total = largest(inside) if moments.maximum else log_sum(inside)
-    usable = jnp.isfinite(log_total)
+    maximum = isinstance(group.moments, Enumeration) and group.moments.maximum
+    if isinstance(table, Weights):
+        outgoing, log_total, usable = by_weights(table, weights, maximum)
+    else:
+        outgoing, log_total, usable = by_logs(table, weights, maximum)
     message, gaps = [], []
     for own, site, before, k in zip(outgoing, sites, seen, states, strict=True):
         top = reduce(jnp.maximum, own)

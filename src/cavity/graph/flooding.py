@@ -12,6 +12,7 @@ from cavity.families.categorical import SOME
 from cavity.graph.columns import (
     Column,
     entries_of,
+    is_narrow,
     is_table,
     log_weights,
     moved,
@@ -21,6 +22,7 @@ from cavity.graph.columns import (
     states_of,
     try_group,
     variables_apart,
+    weights_of,
 )
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
@@ -46,14 +48,14 @@ class Columns(NamedTuple):
 
 def sweeps_of(problem: Problem, method: Method, moving: Callable[[Any], jax.Array], zeros: bool, state: State) -> State:
     """Sweeps while `moving`, with or without numbers of zeros."""
-    groups, tables = problem.groups, [entries_of(group, method.power) for group in problem.groups]
+    groups, tables = problem.groups, tables_of(problem, method, zeros)
     prior = variables_apart(problem.prior.etas, zeros)
 
     def sweep(now: Columns) -> Columns:
         q, sites, mismatch = now.q, list(now.sites), []
         nonfinite, shortened = now.nonfinite, now.shortened
-        for number, (group, log_t) in enumerate(zip(groups, tables, strict=True)):
-            visited, old = try_group(problem, method, group, log_t, q, sites[number]), sites[number]
+        for number, (group, table) in enumerate(zip(groups, tables, strict=True)):
+            visited, old = try_group(problem, method, group, table, q, sites[number]), sites[number]
             change = tuple(
                 [
                     jnp.where(visited.usable, method.damping * (m / method.power - s), 0.0)
@@ -127,26 +129,40 @@ class InColumns(Shortcut):
         return isinstance(schedule, Parallel) and not method.single_pass and self.measures(problem, method)
 
     def swept(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
-        """Numbers of zeros are carried along only where something is impossible."""
-        tables = [jnp.any(jnp.asarray(group.data) == -jnp.inf) for group in problem.groups]
-        counts = [jnp.any(eta[:, eta.shape[1] // 2 :] != 0) for eta in state.q.etas]
         run = partial(sweeps_of, problem, method, moving)
-        return jax.lax.cond(jnp.any(jnp.stack([*tables, *counts])), partial(run, True), partial(run, False), state)
+        return jax.lax.cond(are_plain(problem, method, state), partial(run, False), partial(run, True), state)
 
     def measured(self, problem: Problem, method: Method, state: State) -> Report:
-        q = variables_apart(state.q.etas, zeros=True)
-        mismatch, nonfinite, scales, nothing = [], [], [], []
-        for group, own in zip(problem.groups, state.sites, strict=True):
-            sites = sites_apart(group, own, zeros=True)
-            visited = try_group(problem, method, group, entries_of(group, method.power), q, sites)
-            inside = [
-                log_sum(log_weights(moved(cavity, site, method.power), k))
-                for cavity, site, k in zip(visited.cavity, sites, states_of(group), strict=True)
-            ]
-            scale = (visited.log_total - reduce(jnp.add, inside)) / method.power
-            scales.append(jnp.where(visited.usable, scale, 0.0))
-            mismatch.append(visited.mismatch)
-            nonfinite.append(~visited.usable)
-            nothing.append(jnp.zeros(group.size, bool))
-        none = tuple(nothing)
-        return Report(tuple(mismatch), none, none, tuple(nonfinite), tuple(scales), tuple({} for _ in none))
+        look = partial(report_of, problem, method)
+        return jax.lax.cond(are_plain(problem, method, state), partial(look, False), partial(look, True), state)
+
+
+def are_plain(problem: Problem, method: Method, state: State) -> jax.Array:
+    """Whether nothing is impossible: no numbers of zeros need be carried along, and weights can be summed."""
+    counts = [jnp.all(eta[:, eta.shape[1] // 2 :] == 0) for eta in state.q.etas]
+    return jnp.all(jnp.stack([*counts, *(is_narrow(group, method.power) for group in problem.groups)]))
+
+
+def tables_of(problem: Problem, method: Method, zeros: bool) -> list[Any]:
+    """The tables of all groups, as weights where nothing is impossible."""
+    return [(entries_of if zeros else weights_of)(group, method.power) for group in problem.groups]
+
+
+def report_of(problem: Problem, method: Method, zeros: bool, state: State) -> Report:
+    """Mismatch and scale of every site at the given state, with or without numbers of zeros."""
+    q = variables_apart(state.q.etas, zeros)
+    mismatch, nonfinite, scales, nothing = [], [], [], []
+    for group, table, own in zip(problem.groups, tables_of(problem, method, zeros), state.sites, strict=True):
+        sites = sites_apart(group, own, zeros)
+        visited = try_group(problem, method, group, table, q, sites)
+        inside = [
+            log_sum(log_weights(moved(cavity, site, method.power), k))
+            for cavity, site, k in zip(visited.cavity, sites, states_of(group), strict=True)
+        ]
+        scale = (visited.log_total - reduce(jnp.add, inside)) / method.power
+        scales.append(jnp.where(visited.usable, scale, 0.0))
+        mismatch.append(visited.mismatch)
+        nonfinite.append(~visited.usable)
+        nothing.append(jnp.zeros(group.size, bool))
+    none = tuple(nothing)
+    return Report(tuple(mismatch), none, none, tuple(nonfinite), tuple(scales), tuple({} for _ in none))
