@@ -83,6 +83,15 @@ def test_a_tree_beats_belief_propagation_on_grids():
     assert 3 * np.mean([tree for tree, _ in errors]) < np.mean([bp for _, bp in errors])
 
 
+def test_trees_of_one_size_share_few_shapes():
+    rng = np.random.default_rng(0)
+    edges, shapes = grid_edges(5, 5), set()
+    for _ in range(20):
+        graph = spin_graph(edges, 2.0 * rng.normal(size=len(edges)), 0.3 * rng.normal(size=25))
+        shapes.add(graph.approximate("tree").problem().prior.rows.shape)
+    assert len(shapes) <= 4
+
+
 def test_pairs_on_a_tree_and_in_a_cluster(six_nodes):
     table = enumerated(six_nodes)
     chain = cv.infer(six_nodes.approximate(CHAIN), cv.EP())

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: nodes of one level that are handled at once
 WIDTH = 64
+#: rows of levels are filled up to a multiple of this, or of more where a quarter more is the price at most
+FEW_ROWS = 8
 #: entries of the tables on all edges for all joint states of one factor, beyond which it is refused
 LARGEST_PASSES = 2**24
 
@@ -173,7 +175,10 @@ def laid_out(spans: list[tuple[np.ndarray, Any, Span]], edges: int, count: int) 
 
 
 def level_rows(tree: Rooted) -> np.ndarray:
-    """The variables from the deepest level to the roots, in rows within one level, filled up with the last node."""
+    """The variables from the deepest level to the roots, in rows within one level, filled up with the last node.
+
+    Their number and width are rounded up: graphs of one size have trees of many shapes, and few are compiled.
+    """
     count = len(tree.parent)
     rows = []
     for level in range(int(tree.depth.max(initial=0)), -1, -1):
@@ -181,5 +186,7 @@ def level_rows(tree: Rooted) -> np.ndarray:
         filled = np.full(-(-len(own) // WIDTH) * WIDTH, count + 1)
         filled[: len(own)] = own
         rows.append(filled.reshape(-1, WIDTH))
-    width = min(WIDTH, int(np.bincount(tree.depth).max(initial=1)))
-    return np.concatenate(rows)[:, :width]
+    width = min(WIDTH, rounded(int(np.bincount(tree.depth).max(initial=1))))
+    found = np.concatenate(rows)[:, :width]
+    step = max(FEW_ROWS, 2 ** (len(found).bit_length() - 3))
+    return np.concatenate([np.full((-len(found) % step, width), count + 1), found])
