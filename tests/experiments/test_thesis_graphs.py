@@ -5,11 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from cavity.experiments.thesis import six_nodes
+import cavity
+from cavity.experiments import REGISTRY, Config
+from cavity.experiments.thesis import network_files, networks, random_grids, six_nodes
 from cavity.experiments.thesis.coupled_chains import CHAINS, LENGTH, coupled_chains
 from cavity.experiments.thesis.spin_graphs import KINDS, between_clusters, cycle_groups, forms, spins, structure
 from cavity.experiments.thesis.sum_product import sum_product
 from cavity.graph import DiscreteGraph, exact_discrete
+from cavity.graph.uai_results import write_mar, write_pr
 
 
 def test_sum_product_is_exact_on_a_tree():
@@ -76,3 +79,56 @@ def test_the_network_is_the_thesis_one():
     first = {node for edge in six_nodes.GROUPS[0] for node in six_nodes.EDGES[edge]}
     second = {node for edge in six_nodes.GROUPS[1] for node in six_nodes.EDGES[edge]}
     assert first == {0, 1, 2, 3} and second == {2, 3, 4, 5}
+
+
+def test_a_fixed_point_of_belief_propagation_has_agreeing_beliefs():
+    graph = random_grids.random_grid(3, 0.3, np.random.default_rng(0))
+    found = [random_grids.against(graph, "disconnected", cavity.EP(max_sweeps=sweeps)) for sweeps in (1, 200)]
+    assert [run["converged"] for run in found] == [False, True]
+    assert found[0]["gap"] > 1e-4 and found[1]["gap"] < 1e-8
+
+
+def test_the_experiment_on_networks_says_which_folder_it_needs(monkeypatch):
+    monkeypatch.delenv("CAVITY_DATA", raising=False)
+    experiment, config = REGISTRY["thesis-4-networks"], Config("full")
+    with pytest.raises(FileNotFoundError, match="set CAVITY_DATA to a folder that holds graphs/bif"):
+        experiment.run_unit(experiment.units(config)[0], config)
+
+
+def test_networks_are_read_with_their_answers(monkeypatch, tmp_path):
+    monkeypatch.setenv("CAVITY_DATA", str(tmp_path))
+    for folder in ("uai", "exact"):
+        (tmp_path / "graphs" / folder).mkdir(parents=True)
+    known = network_files.built_in(1)
+    for name in ("one", "two"):
+        known.graph.given({0: 1}).write(tmp_path / "graphs" / "uai" / f"{name}.uai")
+    truth = exact_discrete(known.graph.given({0: 1}))
+    lines = [f"x{v},{state},{p}" for v, own in enumerate(truth.marginals) for state, p in enumerate(own)]
+    answers = tmp_path / "graphs" / "exact"
+    (answers / "one.uai.csv").write_text("\n".join(["variable,state,probability", *lines]), encoding="utf-8")
+    (answers / "logz.csv").write_text(f"model,log_z\none.uai,{truth.log_evidence!r}\n", encoding="utf-8")
+    (tmp_path / "graphs" / "uai" / "two.uai.MAR").write_text(write_mar(truth.marginals), encoding="ascii")
+    (tmp_path / "graphs" / "uai" / "two.uai.PR").write_text(write_pr(truth.log_evidence), encoding="ascii")
+    for name in ("one", "two"):
+        found = network_files.stored(f"uai/{name}.uai")
+        assert found.graph.evidence == {0: 1} and found.log_z == pytest.approx(truth.log_evidence)
+        assert network_files.distances(truth.marginals, found) == pytest.approx(np.zeros(8), abs=1e-12)
+
+
+def test_clusters_of_a_network_join_the_factors_between_them():
+    graph = network_files.built_in(1).graph
+    made = network_files.approximation(graph, "clusters")
+    assert sorted(v for own in made.form.clusters for v in own) == list(range(9))
+    assert made.groups and all(len(own) > 1 for own in made.groups)
+
+
+def test_a_refusal_is_part_of_the_table(monkeypatch):
+    def refuse(graph, form):
+        raise ValueError("too large.")
+
+    monkeypatch.setattr(networks, "approximation", refuse)
+    config = Config("tiny")
+    units = networks.units(config)
+    results = {unit.name: networks.run_unit(unit, config) for unit in units}
+    tables = {table.title: table for table in networks.summarise(results, config).tables}
+    assert [row[-1] for row in tables["Refused"].rows] == ["too large."] * len(units)

@@ -23,11 +23,14 @@ from cavity.experiments.thesis import (
     figure_4_5,
     figure_4_6,
     larger_graphs,
+    networks,
+    random_grids,
 )
 
 MODULES = (
     *(figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7),
     *(figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6, larger_graphs),
+    *(random_grids, networks),
     *(notes_1, notes_2),
     *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 import cavity
 from cavity.baselines import Estimate, exact
+from cavity.inference.methods import Rule
 from cavity.inference.status import CODES, FIXED_POINTS, Status
 from cavity.numerics.precision import float64, to_numpy
 
@@ -32,7 +33,7 @@ def permuted(sets: np.ndarray, permutations: int, seed: int) -> np.ndarray:
     return rng.permuted(np.repeat(sets[:, None, :], permutations, axis=1), axis=2)
 
 
-def infer(problem: cavity.Problem, method: cavity.Method | None = None, **options: Any) -> cavity.Solution:
+def infer(problem: cavity.Problem, method: Rule | None = None, **options: Any) -> cavity.Solution:
     """`cavity.infer` with plain EP, the documents' method, unless another is named.
 
     It hands back its last sweep when interrupted; here such a result must not be recorded.

@@ -26,9 +26,7 @@ def structure(kind: str, rng: np.random.Generator) -> Structure:
     """A graph, and sizes of its couplings, even in 0.5..1.5."""
     if kind == "grid 4×4":
         number = np.arange(16).reshape(4, 4)
-        across = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
-        down = np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1)
-        edges = np.concatenate([across, down])
+        edges = grid_edges(4)
         clusters = [number[i : i + 2, j : j + 2].ravel().tolist() for i in (0, 2) for j in (0, 2)]
     elif kind == "complete 8":
         edges = np.array([(i, j) for i in range(8) for j in range(i + 1, 8)])
@@ -39,6 +37,14 @@ def structure(kind: str, rng: np.random.Generator) -> Structure:
     sizes = rng.uniform(0.5, 1.5, len(edges))
     count = int(edges.max()) + 1
     return Structure(count, edges, sizes, clusters or grown(count, edges, 4))
+
+
+def grid_edges(side: int) -> np.ndarray:
+    """Edges of a square grid, whose nodes are numbered row by row: those along rows, then those along columns."""
+    number = np.arange(side**2).reshape(side, side)
+    across = np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1)
+    down = np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1)
+    return np.concatenate([across, down])
 
 
 def regular(rng: np.random.Generator, count: int, degree: int) -> np.ndarray:
@@ -123,8 +129,12 @@ def forms(structure: Structure) -> dict[str, tuple[Any, Any]]:
 def spins(structure: Structure, coupling: float, field: float, rng: np.random.Generator) -> DiscreteGraph:
     """exp(Σ J_ij s_i s_j + Σ h_i s_i): |J| = coupling × its size, with random signs; h even in ± field."""
     signed = coupling * structure.sizes * rng.choice([-1.0, 1.0], len(structure.edges))
-    graph = DiscreteGraph([2] * structure.nodes)
-    graph.add_factors(structure.edges, signed[:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]]), log=True)
-    fields = rng.uniform(-field, field, structure.nodes)
-    graph.add_factors(np.arange(structure.nodes)[:, None], np.stack([-fields, fields], axis=1), log=True)
+    return ising(structure.edges, signed, rng.uniform(-field, field, structure.nodes))
+
+
+def ising(edges: np.ndarray, couplings: np.ndarray, fields: np.ndarray) -> DiscreteGraph:
+    """exp(Σ J_ij s_i s_j + Σ h_i s_i)."""
+    graph = DiscreteGraph([2] * len(fields))
+    graph.add_factors(edges, couplings[:, None, None] * np.array([[1.0, -1.0], [-1.0, 1.0]]), log=True)
+    graph.add_factors(np.arange(len(fields))[:, None], np.stack([-fields, fields], axis=1), log=True)
     return graph
