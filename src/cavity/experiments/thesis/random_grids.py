@@ -229,7 +229,7 @@ EXPERIMENT = Experiment(
     document=f"{DOCUMENT}, section 4.2",
     title="Tree EP and belief propagation on random grids",
     claim="EP with a tree for q is more accurate than belief propagation. (On 300 random grids: it settles on 99 %; "
-    "where both settle it is closer on 95 %, with a mean error 5 times lower. Numbers of ours, set before the run.)",
+    "where both settle it is closer on 95 %, with a mean error 5 times lower. Our numbers, set after a sketch.)",
     units=units,
     run_unit=run_unit,
     summarise=summarise,
