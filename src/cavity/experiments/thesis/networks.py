@@ -193,9 +193,9 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
                     if form in own and own[form].get(key) is not None and settled(own[form]) is kept
                 ]
                 # A cross has no inside; a thin one stands for a run that did not settle.
-                style = {"color": colour, "marker": marker, "markersize": 6, "markeredgewidth": 1.6 if kept else 0.7}
+                style = {"color": colour, "markersize": 6, "markeredgewidth": 1.6 if kept else 0.7, "mfc": face}
                 text = form if kept else f"{form}, not settled"
-                ax.plot(*(zip(*shown, strict=True) if shown else ([], [])), "", ls="", mfc=face, label=text, **style)
+                ax.plot(*(zip(*shown, strict=True) if shown else ([], [])), marker, label=text, **style)
         ax.set_xscale("log")
         ax.set_yticks(list(places.values()), [name.partition("/")[2] or name for name in places], fontsize=7)
         label(ax, title, f"{title} (at least {DIGITS:g})", "")
