@@ -16,7 +16,7 @@ from cavity.inference.loop import Start
 from cavity.inference.methods import EP, ConvergentEP, Ladder, Method, PowerEP, RelaxedEP, RestrictedEP
 from cavity.inference.problem import Problem
 from cavity.inference.run import Limits, drive
-from cavity.inference.schedule import Shuffled
+from cavity.inference.schedule import InOrder, Shuffled
 from cavity.inference.solution import Solution
 from cavity.inference.status import Rung, Status
 
@@ -28,6 +28,8 @@ WORTH = 40
 FINAL = (Status.NONFINITE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
 #: step and sweeps of the second rung
 DAMPING, DAMPED_SWEEPS = 0.5, 200
+#: step and sweeps where no equations can be solved and no cavity is ever improper
+SHORT_STEP, SHORT_SWEEPS = 0.2, 500
 #: weights of relaxation, and sweeps with each
 WEIGHTS, RELAXED_SWEEPS = (0.1, 0.01), 300
 #: power whose solution the double loop starts from, sweeps to find it, outer steps from each start
@@ -141,12 +143,18 @@ def same_fixed_points(way: Way, init: Start | None) -> Iterator[Solution | None]
     yield plain
     assert plain is not None
     yield way.polished(plain)
-    damped = EP(schedule=Shuffled(), damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=first.tol)
+    # Sites that are too many to be visited one by one keep the order their problem gives them.
+    order = Shuffled() if isinstance(way.problem.schedule, InOrder) else None
+    damped = EP(schedule=order, damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=first.tol)
     slow = way.swept(damped, None)
     yield slow
     assert slow is not None
     yield way.polished(slow)
     yield from way.minimised()
+    if not can_solve(way.problem) and all(group.family.cavities_proper for group in way.problem.groups):
+        # Nothing is improper and no other rung is left: short steps, without losing patience.
+        shorter = EP(schedule=order, damping=SHORT_STEP, max_sweeps=SHORT_SWEEPS, tol=first.tol)
+        yield way.swept(shorter, Start(sites_of(slow)), patient=True)
 
 
 def other_fixed_points(way: Way) -> Iterator[Solution | None]:
