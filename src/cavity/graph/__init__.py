@@ -4,7 +4,7 @@ from cavity.graph.approximation import Clusters, Tree
 from cavity.graph.discrete import DiscreteGraph
 from cavity.graph.exact import Exact, exact_discrete, exact_map
 from cavity.graph.filtering import Filtered
-from cavity.graph.max_product import MostProbable, max_product
+from cavity.graph.maximum import MostProbable, max_product
 from cavity.graph.proposals import Proposal
 
 __all__ = [
