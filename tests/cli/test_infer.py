@@ -68,6 +68,16 @@ def test_exact_files_are_those_of_enumeration(model, tmp_path, observed):
     assert tuple(read_map((tmp_path / "MAP").read_text())) == best
 
 
+def test_states_by_max_product(model, tmp_path):
+    """The evidence opens the loop, so max-product is exact."""
+    options = ["--evidence", f"{model}.evid", "--task", "MAP", "--approximation", "disconnected"]
+    result = call("infer", model, *options, "--out", tmp_path / "MAP")
+    assert result.exit_code == 0, result.output
+    assert "max-product" in result.output and "No promise" in result.output
+    assert tuple(read_map((tmp_path / "MAP").read_text())) == enumerated(loop().given({2: 1}))[2]
+    assert "does not go with" in refused(model, *options, "--method", "adf")
+
+
 @pytest.mark.parametrize("options", [["--approximation", "tree"], ["--approximation", "disconnected"], []])
 def test_approximations_of_a_loop_are_near(model, tmp_path, options):
     out, plot = tmp_path / "m.MAR", tmp_path / "m.png"
