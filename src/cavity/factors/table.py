@@ -88,6 +88,6 @@ def tilted_path(family: Path, cavity: jax.Array, data: OnPath, power: float) -> 
     # Without and with the factor.
     (log_free, log_total), (free, log_pairs) = family.pairs(tables, products, jnp.stack([jnp.zeros_like(log_t), log_t]))
     entries = jnp.repeat(data.held, family.states**2)
-    site = family.message_of_logs(cavity, free, log_pairs)
+    site = family.changes(cavity, free, log_pairs)
     site = jnp.where(jnp.concatenate([entries, entries]), site, 0.0)
     return Tilted(log_total - log_free, jnp.exp(log_pairs).ravel(), site)

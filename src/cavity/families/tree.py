@@ -19,9 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
-from cavity.families.base import Family
-from cavity.families.categorical import SOME, Categorical
-from cavity.families.path import conditionals
+from cavity.families.categorical import SOME
+from cavity.families.edge_tables import EdgeTables, conditionals, split_zeros
 from cavity.numerics.precision import float64
 
 
@@ -34,25 +33,12 @@ class Passes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Subtree(Family):
+class Subtree(EdgeTables):
     """A tree of so many edges, K = states; expected statistics are the pair marginals, then the parents."""
-
-    edges: int
-    states: int
-
-    @property
-    def cavities_proper(self) -> bool:
-        return True
 
     @property
     def size(self) -> int:
         return 2 * self.edges * self.states**2 + self.edges
-
-    def tables(self, eta: jax.Array) -> jax.Array:
-        """Log tables, −inf where impossible: (…, edges, parent's state, child's state)."""
-        eta, size = jnp.asarray(eta), self.edges * self.states**2
-        logs = jnp.where(eta[..., size : 2 * size] > SOME, -jnp.inf, eta[..., :size])
-        return logs.reshape(*eta.shape[:-1], self.edges, self.states, self.states)
 
     def parents(self, eta: jax.Array) -> jax.Array:
         """The parent of every edge's child."""
@@ -61,19 +47,17 @@ class Subtree(Family):
     def from_tables(self, tables: jax.Array, parents: jax.Array) -> jax.Array:
         """eta of log tables that may hold −inf."""
         flat = tables.reshape(*tables.shape[:-3], -1)
-        zero = flat == -jnp.inf
-        parts = [
-            jnp.where(zero, 0.0, flat),
-            zero.astype(float),
-            jnp.broadcast_to(parents, (*flat.shape[:-1], self.edges)),
-        ]
-        return jnp.concatenate(parts, axis=-1, dtype=float)
+        shape = jnp.broadcast_to(parents, (*flat.shape[:-1], self.edges))
+        return jnp.concatenate([split_zeros(flat), shape], axis=-1, dtype=float)
 
     def passes(self, eta: jax.Array, held: jax.Array | None = None) -> Passes:
         """Messages up and down, for any leading axes of eta. held: log weights (nodes, K) put on the nodes."""
         own = jnp.zeros((self.edges + 1, self.states)) if held is None else held
         run = jnp.vectorize(partial(two_passes, own), signature="(e,k,l),(e)->(),(e,k,l),(n,k)")
         return Passes(*run(self.tables(eta), self.parents(eta)))
+
+    def log_pairs(self, eta: jax.Array) -> jax.Array:
+        return self.passes(eta).pairs
 
     @float64
     def statistics(self, x: jax.Array) -> jax.Array:
@@ -88,11 +72,6 @@ class Subtree(Family):
         negative = jnp.any(self.counts(eta) < -SOME, axis=-1)
         return jnp.where(negative, jnp.inf, run(self.tables(eta), self.parents(eta)))
 
-    def counts(self, eta: jax.Array) -> jax.Array:
-        """How many messages call each pair of states impossible."""
-        size = self.edges * self.states**2
-        return jnp.asarray(eta)[..., size : 2 * size]
-
     @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         pairs = jnp.exp(self.passes(eta).pairs)
@@ -104,15 +83,6 @@ class Subtree(Family):
         pairs = mu[..., : -self.edges].reshape(*mu.shape[:-1], self.edges, self.states, self.states)
         return self.from_tables(conditionals(jnp.log(pairs)), mu[..., -self.edges :])
 
-    @float64
-    def is_proper(self, eta: jax.Array) -> jax.Array:
-        """Numbers, and no zero divided out of nothing. Whether anything is possible at all the factors' log Z tell."""
-        finite = jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
-        return finite & jnp.all(self.counts(eta) >= -SOME, axis=-1)
-
-    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
-        raise TypeError("Draws are made from the whole tree, not from a part of it.")
-
     def mean(self, eta: jax.Array) -> jax.Array:
         """Marginals of the nodes."""
         return jnp.exp(self.passes(eta).nodes)
@@ -121,49 +91,14 @@ class Subtree(Family):
         """Pair marginals of the edges."""
         return jnp.exp(self.passes(eta).pairs)
 
-    @float64
-    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
-        """The largest difference of pair probabilities, in the unit of `Categorical`."""
-        pair = Categorical(self.states**2)
-
-        def member(tree: jax.Array) -> jax.Array:
-            logs = self.passes(tree).pairs
-            logs = logs.reshape(*logs.shape[:-2], -1)
-            zero = logs == -jnp.inf
-            return jnp.concatenate([jnp.where(zero, 0.0, logs), zero.astype(float)], axis=-1)
-
-        gap = jnp.max(pair.distance(member(eta), member(other)), axis=-1)
-        return jnp.where(self.is_proper(eta) & self.is_proper(other), gap, jnp.inf)
-
     def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
         shape = (*stats.shape[:-1], self.edges, self.states, self.states)
         return self.message_of_logs(cavity, self.passes(cavity), jnp.log(stats[..., : -self.edges].reshape(shape)))
 
     def message_of_logs(self, cavity: jax.Array, known: Passes, log_pairs: jax.Array) -> jax.Array:
-        """The message to a cavity whose passes are known that makes these its log pair marginals.
-
-        It counts a zero where the cavity has mass and the pair marginal has none, and says nothing where the cavity has
-        none itself.
-        """
-        silent = known.pairs == -jnp.inf
-        zero = (log_pairs == -jnp.inf) & ~silent
-        size = self.edges * self.states**2
-        old = cavity[..., :size].reshape(known.pairs.shape)
-        change = jnp.where(silent | zero, 0.0, conditionals(log_pairs) - old)
-        flat = (*change.shape[:-3], -1)
+        """The message to a cavity whose passes are known that makes these its log pair marginals."""
         nothing = jnp.zeros((*cavity.shape[:-1], self.edges))
-        return jnp.concatenate([change.reshape(flat), zero.reshape(flat).astype(float), nothing], axis=-1)
-
-    @property
-    def local_size(self) -> int:
-        return self.edges * self.states**2
-
-    def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
-        """Log tables move; what is impossible stays so."""
-        return jnp.concatenate([x, jnp.zeros((*x.shape[:-1], self.size - self.local_size))], axis=-1)
-
-    def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
-        return change[..., : self.local_size]
+        return jnp.concatenate([self.changes(cavity, known.pairs, log_pairs), nothing], axis=-1)
 
     def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
         return self.moments(eta)[..., : self.local_size]
