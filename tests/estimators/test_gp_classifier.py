@@ -126,7 +126,7 @@ def test_draws_have_the_posterior_moments(fitted):
 
 
 def test_names_of_columns_are_kept():
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.DataFrame(POINTS, columns=["length", "width"])
     found = classifier().fit(frame, pandas.Series(LABELS))
     np.testing.assert_array_equal(found.feature_names_in_, ["length", "width"])
