@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -10,6 +11,9 @@ import jax.numpy as jnp
 
 from cavity.families.base import Family
 from cavity.numerics.precision import float64
+
+#: equal families up to which each is asked for itself; more are asked together, which takes less compiling
+ASKED_APART = 3
 
 
 def moment_size(family: Family) -> int:
@@ -75,6 +79,11 @@ class Product(Family):
 
     def each(self, question: str, *etas: jax.Array) -> list[Any]:
         """The answers of all families to one question about their own parameters."""
+        count, family = len(self.families), self.families[0]
+        if count > ASKED_APART and all(own == family for own in self.families):
+            rows = [jnp.asarray(eta).reshape(*jnp.shape(eta)[:-1], count, family.size) for eta in etas]
+            found = jax.vmap(getattr(family, question), in_axes=-2)(*rows)
+            return [jax.tree.map(itemgetter(k), found) for k in range(count)]
         pieces = zip(*(self.parts(eta) for eta in etas), strict=True)
         return [getattr(family, question)(*own) for family, own in zip(self.families, pieces, strict=True)]
 

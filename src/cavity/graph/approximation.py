@@ -12,6 +12,7 @@ import numpy as np
 from cavity.graph.disconnected import disconnected
 from cavity.graph.joining import clustered, grouped
 from cavity.graph.reading import Clustering, Reader
+from cavity.graph.rounding import rounded
 from cavity.graph.support import check_possible
 from cavity.graph.tree import on_tree
 from cavity.inference.problem import Problem
@@ -55,11 +56,12 @@ class Approximation:
             edges = None if self.form.edges is None else tree_edges(graph, self.form.edges)
             problem = on_tree(graph, edges)
             return dataclasses.replace(problem, predictor=Reader(graph, None, graph.variables))
-        if self.form is None:
-            return dataclasses.replace(disconnected(graph), predictor=Reader(graph, None, graph.variables))
-        clustering = clustering_of(graph, self.form)
-        graph = clustered(graph, clustering, LARGEST_TABLE)
-        check_possible(graph)
+        clustering = None
+        if self.form is not None:
+            clustering = clustering_of(graph, self.form)
+            graph = clustered(graph, clustering, LARGEST_TABLE)
+            check_possible(graph)
+        graph = rounded(graph)
         return dataclasses.replace(disconnected(graph), predictor=Reader(graph, clustering, self.graph.variables))
 
 

@@ -18,11 +18,13 @@ from cavity.families.categorical import SOME, Categorical, spread_gap
 from cavity.families.product import Product, cut
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.moments.enumeration import Entries, Enumeration, entry_messages
-from cavity.numerics.unrolled import FEW, largest, log_sum
+from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages
+from cavity.numerics.unrolled import largest, log_sum
 
 #: logarithms of the entries of a table may differ by so much for their weights to be summed as they are
 WIDEST = 500.0
+#: entries of a table that are worth compiling one by one where there are so many sites
+MANY_ENTRIES, MANY_SITES = 16, 1_000
 
 #: the states of one variable, each an array over variables or sites: log weights, then numbers of zeros where kept
 Column = list[jax.Array]
@@ -53,7 +55,7 @@ def is_table(group: SiteGroup) -> bool:
         and isinstance(group.family, Product)
         and all(isinstance(own, Categorical) for own in group.family.families)
         and group.multiplicity is None
-        and int(np.prod(group.data.shape[1:])) <= FEW
+        and int(np.prod(group.data.shape[1:])) <= (MANY_ENTRIES if group.size >= MANY_SITES else FEW_ENTRIES)
     )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cavity.graph.rounding import rounded
 from cavity.inference.schedule import Order
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def tree_by_tree(graph: "DiscreteGraph") -> Order:
 
     Sites are visited group by group, factors of one shape being a group; within a group the order is that of the trees.
     """
-    groups = [own for own in graph.tables() if len(own.shape) > 1]
+    groups = [own for own in rounded(graph).tables() if len(own.shape) > 1]
     left: list[Site] = [
         (number, site, tuple(scope))
         for number, own in enumerate(groups)

@@ -12,6 +12,7 @@ import numpy as np
 from cavity.graph.disconnected import stored_by_cardinality
 from cavity.graph.exact import log_weight
 from cavity.graph.reading import Reader
+from cavity.graph.rounding import rounded
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method
 from cavity.inference.status import Status
@@ -84,13 +85,14 @@ def decided(graph: DiscreteGraph, solution: Solution, best: list[np.ndarray]) ->
     if not undecided:
         return states
     at: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {v: [] for v in undecided}
-    groups = [own for own in graph.tables() if len(own.shape) > 1]
+    seen = rounded(graph)
+    groups = [own for own in seen.tables() if len(own.shape) > 1]
     for number, own in enumerate(groups):
         for site in np.flatnonzero(np.isin(own.scopes, list(undecided)).any(axis=1)).tolist():
             scope = tuple(own.scopes[site].tolist())
             for v in undecided.intersection(scope):
                 at[v].append((number, site, scope))
-    rows, reader = stored_by_cardinality(graph.cardinalities), Reader(graph, None, graph.variables)
+    rows, reader = stored_by_cardinality(seen.cardinalities), Reader(seen, None, graph.variables)
     for first in sorted(undecided):
         waiting = deque([first])
         while waiting:

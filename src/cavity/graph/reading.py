@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +48,20 @@ class Clustering:
 class Reader:
     """Reads a graph's variables from q. It is luggage: two readers count as equal, so that another graph of the same
     shape, or other evidence, is not compiled again; nothing compiled looks inside.
+
+    graph: as inference saw it, where clusters are variables, and variables may have more states than the users'.
     """
 
     def __init__(self, graph: DiscreteGraph, clustering: Clustering | None, variables: Variables) -> None:
         self.graph, self.clustering, self.variables = graph, clustering, variables
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """States of every variable of the graph without those that inference was given in addition."""
+        cards = self.variables.cardinalities
+        if self.clustering is None:
+            return cards
+        return np.array([math.prod(cards[list(own)].tolist()) for own in self.clustering.members])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reader)
@@ -79,14 +90,13 @@ class Reader:
 
     def held(self, solution: Solution) -> Any:
         """Marginals of the variables of the graph that inference saw."""
-        cards = self.graph.cardinalities
-        if isinstance(solution.q, TreeDistribution):
-            nodes = np.asarray(solution.view("moments"))
-            return nodes if (cards == nodes.shape[1]).all() else [row[:k] for row, k in zip(nodes, cards, strict=True)]
-        rows, moments = stored_by_cardinality(cards), solution.view("moments")
-        if len(moments) == 1:
-            return np.asarray(moments[0])
-        return [np.asarray(moments[family][row]) for family, row in zip(rows.family, rows.row, strict=True)]
+        sizes, moments = self.sizes, solution.view("moments")
+        if not isinstance(solution.q, TreeDistribution) and len(moments) > 1:
+            rows, moments = stored_by_cardinality(self.graph.cardinalities), [np.asarray(own) for own in moments]
+            places = zip(rows.family, rows.row, sizes, strict=True)
+            return [moments[family][row, :k] for family, row, k in places]
+        nodes = np.asarray(moments if isinstance(solution.q, TreeDistribution) else moments[0])
+        return nodes if (sizes == nodes.shape[1]).all() else [row[:k] for row, k in zip(nodes, sizes, strict=True)]
 
     @float64
     def pair(self, solution: Solution, i: Any, j: Any) -> np.ndarray:
@@ -159,6 +169,8 @@ class Reader:
 
     def kept(self, p: np.ndarray, scope: list[int], i: int, j: int, own: Clustering | None) -> np.ndarray:
         """A joint table over a scope summed down to two variables."""
+        sizes = self.sizes
+        p = p[tuple(slice(int(sizes[variable])) for variable in scope)]
         if own is not None:
             p = p.reshape([int(own.cardinalities[v]) for cluster in scope for v in own.members[cluster]])
             scope = [v for cluster in scope for v in own.members[cluster]]

@@ -1,6 +1,7 @@
 """Enumeration: exact sums over all states of one or several discrete variables."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -13,13 +14,15 @@ from cavity.factors.base import Factor
 from cavity.factors.table import Table
 from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
-from cavity.families.product import Product
+from cavity.families.product import ASKED_APART, Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.unrolled import FEW, largest, log_sum, log_sum_last, stacked, unstacked
+from cavity.numerics.unrolled import apart, largest, log_sum, log_sum_last, stacked, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000
 
+#: entries up to which a table is summed entry by entry
+FEW_ENTRIES = 9
 
 #: log weights of a table by joint state
 Entries = dict[tuple[int, ...], jax.Array]
@@ -47,27 +50,42 @@ class Enumeration(Moments):
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
     ) -> tuple[Tilted, Info]:
         variables = discrete(family)
-        parts = family.parts(cavity) if isinstance(family, Product) else [cavity]
         log_t = power * log_table(factor, variables, data, isinstance(family, Product))
         log_t = jnp.where(jnp.isfinite(log_t), log_t, -jnp.inf)  # NaN counts as impossible
-        cavities = [own.log_probabilities(part) for own, part in zip(variables, parts, strict=True)]
+        question = "log_probabilities"
+        cavities = family.each(question, cavity) if isinstance(family, Product) else [getattr(family, question)(cavity)]
         outgoing = messages(log_t, cavities, self.maximum)
         inside = outgoing[0] + cavities[0]
         log_z = jnp.max(inside) if self.maximum else log_sum_last(inside)
-        found = log_z > -jnp.inf
-        scale = jnp.where(found, log_z, 0.0)
-        stats, sites = [], []
-        for log_c, message in zip(cavities, outgoing, strict=True):
-            entries = unstacked(message)
-            possible = [(entry > -jnp.inf) | ~found for entry in entries]
-            sites += [jnp.where(p & found, entry - scale, 0.0) for p, entry in zip(possible, entries, strict=True)]
-            sites += [(~p).astype(float) for p in possible]
-            pairs = zip(unstacked(log_c), entries, strict=True)
-            stats += [jnp.exp(jnp.where(found, own + entry - scale, own)) for own, entry in pairs]
-        return Tilted(log_z, stacked(stats), stacked(sites)), {}
+        if len(variables) <= ASKED_APART:
+            found = [results(log_z, *own) for own in zip(cavities, outgoing, strict=True)]
+            stats, sites = (stacked([piece for own in found for piece in own[k]]) for k in (0, 1))
+        else:
+            ends = np.cumsum([own.states for own in variables])[:-1]
+            (stats,), flat = results(log_z, jnp.concatenate(cavities), jnp.concatenate(outgoing), False)
+            pairs = zip(*(jnp.split(piece, ends) for piece in flat), strict=True)
+            sites = jnp.concatenate([piece for pair in pairs for piece in pair])
+        return Tilted(log_z, stats, sites), {}
 
     def evaluations(self, family: Family) -> int:
         return math.prod(own.states for own in discrete(family))
+
+
+def results(
+    log_z: jax.Array, log_c: jax.Array, message: jax.Array, few: bool = True
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """(probabilities, site) in pieces: entries where they are few, else vectors. The site is log weights, then zeros.
+
+    log_c, message: logarithms, over the states of one variable or of several.
+    """
+    found = log_z > -jnp.inf
+    scale = jnp.where(found, log_z, 0.0)
+    log_own, entries = (unstacked(log_c), unstacked(message)) if few else ([log_c], [message])
+    possible = [(entry > -jnp.inf) | ~found for entry in entries]
+    weights = [jnp.where(p & found, entry - scale, 0.0) for p, entry in zip(possible, entries, strict=True)]
+    pairs = zip(log_own, entries, strict=True)
+    stats = [jnp.exp(jnp.where(found, own + entry - scale, own)) for own, entry in pairs]
+    return stats, [*weights, *((~p).astype(float) for p in possible)]
 
 
 def messages(log_t: jax.Array, cavities: list[jax.Array], maximum: bool = False) -> list[jax.Array]:
@@ -75,23 +93,27 @@ def messages(log_t: jax.Array, cavities: list[jax.Array], maximum: bool = False)
 
     Small tables entry by entry, large ones by halves: one half of the variables is summed out for all of the other.
     """
+    if log_t.size > FEW_ENTRIES:
+        return halved(log_t, cavities, jnp.max if maximum else jax.nn.logsumexp)
+    entries = {x: log_t[x] for x in np.ndindex(log_t.shape)}
+    return [jnp.stack(found) for found in entry_messages(entries, [apart(c) for c in cavities], maximum)]
+
+
+def halved(log_t: jax.Array, cavities: list[jax.Array], total: Callable[..., jax.Array]) -> list[jax.Array]:
+    """`messages` by halves, down to single variables."""
     if log_t.ndim == 1:
         return [log_t]
-    if log_t.size > FEW:
-        middle = log_t.ndim // 2
-        halves = cavities[:middle], cavities[middle:]
-        first, second = (reduce(jnp.add.outer, own).ravel() for own in halves)
-        table = log_t.reshape(len(first), len(second))
-        total = jnp.max if maximum else jax.nn.logsumexp
-        kept = total(table + second, axis=1), total(table.T + first, axis=1)
-        shapes = log_t.shape[:middle], log_t.shape[middle:]
-        return [
-            message
-            for own, values, shape in zip(halves, kept, shapes, strict=True)
-            for message in messages(values.reshape(shape), own, maximum)
-        ]
-    entries = {x: log_t[x] for x in np.ndindex(log_t.shape)}
-    return [jnp.stack(found) for found in entry_messages(entries, [unstacked(c) for c in cavities], maximum)]
+    middle = log_t.ndim // 2
+    halves = cavities[:middle], cavities[middle:]
+    first, second = (reduce(jnp.add.outer, own).ravel() for own in halves)
+    table = log_t.reshape(len(first), len(second))
+    kept = total(table + second, axis=1), total(table.T + first, axis=1)
+    shapes = log_t.shape[:middle], log_t.shape[middle:]
+    return [
+        message
+        for own, values, shape in zip(halves, kept, shapes, strict=True)
+        for message in halved(values.reshape(shape), own, total)
+    ]
 
 
 def entry_messages(log_t: Entries, cavities: list[list[jax.Array]], maximum: bool = False) -> list[list[jax.Array]]:

@@ -10,8 +10,8 @@ from functools import reduce
 import jax
 import jax.numpy as jnp
 
-#: terms that are written out
-FEW = 16
+#: terms that are written out: each is compiled on its own, and beyond these that takes longer than small runs do
+FEW = 3
 
 
 def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
@@ -76,7 +76,12 @@ def any_last(flags: jax.Array) -> jax.Array:
 
 def unstacked(values: jax.Array) -> list[jax.Array]:
     """The entries of a vector, or the vector itself where they are many."""
-    return [values[k] for k in range(values.shape[0])] if values.shape[0] <= FEW else [values]
+    return apart(values) if values.shape[0] <= FEW else [values]
+
+
+def apart(values: jax.Array) -> list[jax.Array]:
+    """The entries of a vector."""
+    return [values[k] for k in range(values.shape[0])]
 
 
 def stacked(pieces: Sequence[jax.Array]) -> jax.Array:
