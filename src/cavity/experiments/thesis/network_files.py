@@ -70,15 +70,10 @@ def stored(name: str) -> Known:
     with table.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             variable = graph.variables.number(row["variable"])
-            marginals[variable][graph.variables.state(variable, state_of(row["state"]))] = float(row["probability"])
+            marginals[variable][graph.variables.state(variable, row["state"])] = float(row["probability"])
     with (answers / "logz.csv").open(encoding="utf-8", newline="") as file:
         log_z = {row["model"]: float(row["log_z"]) for row in csv.DictReader(file)}
     return Known(graph, marginals, log_z[path.name])
-
-
-def state_of(text: str) -> int | str:
-    """A state by number where its name is one."""
-    return int(text) if text.isdecimal() else text
 
 
 def built_in(seed: int) -> Known:
