@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from jax.nn import logsumexp
 
 from cavity.families.base import Family
 from cavity.families.categorical import SOME, Categorical
 from cavity.numerics.precision import float64
+from cavity.numerics.unrolled import log_sum_along
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def split_zeros(logs: jax.Array) -> jax.Array:
 
 def conditionals(log_pairs: jax.Array) -> jax.Array:
     """Tables with these pair marginals: the joint on the first edge, conditionals of the second node on all others."""
-    first_node = logsumexp(log_pairs, axis=-1, keepdims=True)
+    first_node = log_sum_along(log_pairs, -1)[..., None]
     first = jnp.arange(log_pairs.shape[-3])[:, None, None] == 0
     known = first | (first_node == -jnp.inf)
     return jnp.where(log_pairs == -jnp.inf, -jnp.inf, log_pairs - jnp.where(known, 0.0, first_node))

@@ -18,6 +18,7 @@ from jax.nn import logsumexp
 from cavity.families.categorical import SOME
 from cavity.families.edge_tables import EdgeTables, conditionals, split_zeros
 from cavity.numerics.precision import float64
+from cavity.numerics.unrolled import log_sum_along
 
 
 class Products(NamedTuple):
@@ -86,7 +87,7 @@ class Path(EdgeTables):
         """−inf if nothing is possible, inf if a zero was divided out of nothing."""
 
         def step(weights: jax.Array, table: jax.Array) -> tuple[jax.Array, None]:
-            return logsumexp(weights[..., :, None] + table, axis=-2), None
+            return log_sum_along(weights[..., :, None] + table, -2), None
 
         tables = jnp.moveaxis(self.tables(eta), -3, 0)
         weights, _ = jax.lax.scan(step, jnp.zeros(tables.shape[1:-1]), tables)
@@ -118,4 +119,4 @@ class Path(EdgeTables):
 
 def log_matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     """log Σ_y exp(a[x, y] + b[y, z])."""
-    return logsumexp(a[..., :, :, None] + b[..., None, :, :], axis=-2)
+    return log_sum_along(a[..., :, :, None] + b[..., None, :, :], -2)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cavity.graph.discrete import DiscreteGraph
 
 #: nodes of one level that are handled at once
-WIDTH = 64
+WIDTH = 16
 #: rows of levels are filled up to a multiple of this, or of more where a quarter more is the price at most
 FEW_ROWS = 8
 #: entries of the tables on all edges for all joint states of one factor, beyond which it is refused

@@ -34,11 +34,16 @@ def largest(terms: Sequence[jax.Array]) -> jax.Array:
     return reduce(jnp.maximum, terms)
 
 
+def log_sum_along(values: jax.Array, axis: int) -> jax.Array:
+    """log Σ exp over an axis."""
+    if values.shape[axis] > FEW:
+        return jax.nn.logsumexp(values, axis=axis)
+    return log_sum([jax.lax.index_in_dim(values, k, axis, keepdims=False) for k in range(values.shape[axis])])
+
+
 def log_sum_last(values: jax.Array) -> jax.Array:
     """log Σ exp over the last axis."""
-    if values.shape[-1] > FEW:
-        return jax.nn.logsumexp(values, axis=-1)
-    return log_sum([values[..., k] for k in range(values.shape[-1])])
+    return log_sum_along(values, -1)
 
 
 def shares_last(log_values: jax.Array) -> jax.Array:

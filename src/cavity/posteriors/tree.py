@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.nn import logsumexp
 
 from cavity.families.categorical import SOME
 from cavity.families.path import Path
 from cavity.families.tree import Subtree
+from cavity.numerics.unrolled import log_sum_along
 from cavity.posteriors.base import Posterior
 
 
@@ -149,17 +149,17 @@ def calibrated(prior: TreePrior) -> TreeDistribution:
     tables = jnp.where(prior.zeros > SOME, -jnp.inf, prior.tables)
 
     def climb(below: jax.Array, nodes: jax.Array) -> tuple[jax.Array, None]:
-        up = logsumexp(tables[nodes] + below[nodes][:, None, :], axis=2)
+        up = log_sum_along(tables[nodes] + below[nodes][:, None, :], 2)
         return below.at[prior.parent[nodes]].add(up), None
 
     below, _ = jax.lax.scan(climb, jnp.zeros(tables.shape[:2]), prior.rows)
     joint = tables + below[:, None, :]
-    up = logsumexp(joint, axis=2, keepdims=True)
+    up = log_sum_along(joint, 2)[:, :, None]
     given = joint - jnp.where(up == -jnp.inf, 0.0, up)
 
     def descend(nodes: jax.Array, own: jax.Array) -> tuple[jax.Array, None]:
         pair = nodes[prior.parent[own]][:, :, None] + given[own]
-        return nodes.at[own].set(logsumexp(pair, axis=1)), None
+        return nodes.at[own].set(log_sum_along(pair, 1)), None
 
     above = jnp.full_like(below, -jnp.inf).at[-2:, 0].set(0.0)
     nodes, _ = jax.lax.scan(descend, above, prior.rows[::-1])
