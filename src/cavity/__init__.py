@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cavity import factors, families, kernels, models
 from cavity._version import __version__
-from cavity.graph import Clusters, DiscreteGraph, Tree, max_product
+from cavity.graph import Clusters, DiscreteGraph, FactorGraph, Tree, max_product
 from cavity.inference.check import Check
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
@@ -23,6 +23,7 @@ from cavity.inference.schedule import (
     Order,
     Parallel,
     Shuffled,
+    ThereAndBack,
 )
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
@@ -81,6 +82,7 @@ __all__ = [
     "DiscreteGraph",
     "Enumeration",
     "EveryNth",
+    "FactorGraph",
     "GPClassifier",
     "GPOrdinal",
     "GPRegressor",
@@ -100,6 +102,7 @@ __all__ = [
     "SiteGroup",
     "Solution",
     "Status",
+    "ThereAndBack",
     "Tree",
     "__version__",
     "compare",

@@ -3,7 +3,9 @@
 from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor, static
 from cavity.factors.clutter import Clutter
 from cavity.factors.custom import from_log_density, from_log_z
+from cavity.factors.equality import Equality
 from cavity.factors.gaussian import Gaussian
+from cavity.factors.linear import InnerProduct, Linear
 from cavity.factors.logistic import Logistic
 from cavity.factors.mixture import Mixture
 from cavity.factors.ordinal import OrdinalProbit
@@ -17,8 +19,11 @@ from cavity.factors.truncation import Truncation
 
 __all__ = [
     "Clutter",
+    "Equality",
     "Factor",
     "Gaussian",
+    "InnerProduct",
+    "Linear",
     "Logistic",
     "MissingClosedForm",
     "MissingDensity",

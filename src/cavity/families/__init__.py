@@ -7,6 +7,7 @@ from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
+from cavity.families.gaussian_or_flat import GaussianOrFlat
 from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
 from cavity.families.product import Product
 
@@ -19,6 +20,7 @@ __all__ = [
     "FullGaussian",
     "Gamma",
     "Gaussian",
+    "GaussianOrFlat",
     "Product",
     "SphericalGaussian",
     "Tilted",

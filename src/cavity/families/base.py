@@ -84,6 +84,10 @@ class Family(ABC):
     def is_proper(self, eta: jax.Array) -> jax.Array:
         """Whether exp(eta·T) times the base measure can be normalised."""
 
+    def is_allowed(self, eta: jax.Array) -> jax.Array:
+        """Whether q or a cavity may be this while a run goes on: proper, and what else a family says it can bear."""
+        return self.is_proper(eta)
+
     @abstractmethod
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         """Independent draws of shape `shape + eta.shape[:-1] + event_shape`."""

@@ -119,6 +119,10 @@ class Product(Family):
         return reduce(jnp.logical_and, self.each("is_proper", eta))
 
     @float64
+    def is_allowed(self, eta: jax.Array) -> jax.Array:
+        return reduce(jnp.logical_and, self.each("is_allowed", eta))
+
+    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> Any:
         keys = jax.random.split(key, len(self.families))
         triples = zip(self.families, keys, self.parts(eta), strict=True)

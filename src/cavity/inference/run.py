@@ -145,7 +145,7 @@ def status_code(problem: Problem, method: Method, state: State, report: Report, 
     within = report.largest <= method.tol
     compromise = jnp.any(jnp.concatenate(report.given_up))
     cases = [
-        (~problem.posterior.is_proper(state.q), Status.IMPROPER_POSTERIOR),
+        (~problem.posterior.is_known(state.q), Status.IMPROPER_POSTERIOR),
         (within & compromise, Status(f"converged_{method.projection.compromise}")),
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),

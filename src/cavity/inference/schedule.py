@@ -48,6 +48,15 @@ class InOrder(Schedule):
 
 
 @dataclass(frozen=True)
+class ThereAndBack(Schedule):
+    """One site after another, as the data come, and back again: on a chain one sweep carries news to both ends."""
+
+    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+        there = np.arange(size)[:, None]
+        return (there,) if size < 2 else (there, there[-2::-1])
+
+
+@dataclass(frozen=True)
 class Shuffled(Schedule):
     """One site after another, in a new random order every sweep."""
 

@@ -68,7 +68,7 @@ def attempt(method: Method, group: SiteGroup, local: jax.Array, rows: Rows, key:
     proper = jnp.ones(cavity.shape[0], bool)
     if not family.cavities_proper:
         # What is integrated is always a distribution; results for an improper cavity are discarded.
-        proper = family.is_proper(cavity)
+        proper = family.is_allowed(cavity)
         cavity = jnp.where(proper[:, None], cavity, local)
 
     def one(rows: Rows, cavity: jax.Array) -> Projected:
@@ -83,10 +83,10 @@ def attempt(method: Method, group: SiteGroup, local: jax.Array, rows: Rows, key:
     found = jax.vmap(one)(rows, cavity)
     finite = jnp.isfinite(found.log_z) & all_last(jnp.isfinite(found.message))
     if not family.cavities_proper:
-        finite = finite & family.is_proper(found.cavity + found.message)
+        finite = finite & family.is_allowed(found.cavity + found.message)
     if method.projection.memory:
         # Matched against a relaxed cavity, a message may still make q itself improper.
-        proper = proper & (family.is_proper(cavity + found.message) | ~finite)
+        proper = proper & (family.is_allowed(cavity + found.message) | ~finite)
     return Trial(
         found.cavity, found.log_z, found.message, proper, finite, found.given_up, found.memory, found.drift, found.info
     )

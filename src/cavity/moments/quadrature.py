@@ -93,6 +93,11 @@ class Quadrature(Moments):
         return tilted(family, frame, rule.log_z, mean, spread, change), {"error": error}
 
 
+def can_integrate(family: Family) -> bool:
+    """Whether there is a rule for the family."""
+    return (is_gaussian(family) and dimension(family) <= LARGEST) or is_unconstrained(family)
+
+
 def check(family: Family) -> None:
     """Refuse families without a rule."""
     if is_gaussian(family) and dimension(family) > LARGEST:

@@ -99,7 +99,11 @@ class Posterior(ABC):
 
     @abstractmethod
     def is_proper(self, q: Q) -> jax.Array:
-        """Whether q, a window or the prior can be normalised."""
+        """Whether q, a window or the prior can be normalised, but for what is not known yet."""
+
+    def is_known(self, q: Q) -> jax.Array:
+        """Whether q can be normalised: all of it is known."""
+        return self.is_proper(q)
 
     @abstractmethod
     def log_partition(self, q: Q) -> jax.Array:

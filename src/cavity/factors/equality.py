@@ -1,0 +1,46 @@
+"""Equality: several variables of one family that are one and the same."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.linear import slopes
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import Gaussian
+from cavity.families.product import Product
+
+
+@factor
+class Equality(Factor):
+    """t(x₁, …, x_m) = δ(x₁ = … = x_m): every variable hears what the others know.
+
+    The message to x_i is the product of the other cavities, and log Z = A(Σ cavities) − Σ A(cavity), with the constant
+    density of the family taken out of all but one.
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Product of equal families, power 1",)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not is_one(power) or not isinstance(family, Product):
+            return NotImplemented
+        own = family.families[0]
+        if len(family.families) < 2 or any(other != own for other in family.families):
+            return NotImplemented
+        pieces = cavity.reshape(len(family.families), own.size)
+        surplus = pieces - own.flat()
+        together = own.flat() + jnp.sum(surplus, axis=0)
+        others = 1.0 - jnp.eye(len(family.families))
+        site = others @ surplus
+        known = jax.vmap(own.log_partition)(pieces)
+        log_z = own.log_partition(together) - jnp.sum(known)
+        stats = jax.vmap(lambda cavity, site: statistics_of(own, cavity, site))(pieces, site)
+        return Tilted(log_z, stats.ravel(), site.ravel())
+
+
+def statistics_of(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Array:
+    """Tilted statistics of cavity × site, in the family's own coordinates."""
+    if isinstance(family, Gaussian):
+        return slopes(cavity, site)
+    return family.moments(cavity + site)

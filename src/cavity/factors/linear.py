@@ -1,0 +1,116 @@
+"""Linear relations between Gaussian variables: sums, differences, noise of known variance, known matrices."""
+
+from functools import reduce
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor, factor, is_one
+from cavity.families.base import Family, Tilted
+from cavity.families.full_gaussian import FullGaussian
+from cavity.families.gaussian import LOG_2PI, Gaussian
+from cavity.families.product import Product
+from cavity.numerics import checks
+from cavity.numerics.precision import is_traced
+
+
+class Relation(NamedTuple):
+    """Data of `Linear`, of one site: a (slots,), c and s² (numbers). No a is zero."""
+
+    weights: Any
+    offset: Any
+    variance: Any
+
+
+@factor
+class Linear(Factor):
+    """t(x₁, …, x_m) = N(Σ a_i x_i + c; 0, s²); with s² = 0 the relation Σ a_i x_i + c = 0 itself.
+
+    What it says to x_i depends on the others alone: with their means and variances
+
+        x_i ~ N(−(c + Σ_{j ≠ i} a_j m_j)/a_i, (s² + Σ_{j ≠ i} a_j² v_j)/a_i²),
+
+    which is nothing where one of them is not known. It is right also where nothing is known of x_i itself; then
+    log Z = −log |a_i|, the integral of the relation over x_i.
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian, or a Product of them, power 1",)
+
+    def check(self, data: Any) -> None:
+        checks.array("weights", data.weights, (2,))
+        checks.array("offset", data.offset, (1,))
+        checks.array("variance", data.variance, (1,))
+        if not is_traced(data) and not (np.asarray(data.variance) >= 0).all():
+            raise ValueError("variance of Linear must not be negative.")
+        if not is_traced(data) and not (np.asarray(data.weights) != 0).all():
+            raise ValueError("weights of Linear must not be zero: leave out the variables that have no weight.")
+
+    def log_density(self, x: Any, data: Any) -> jax.Array:
+        parts = x if isinstance(x, tuple) else (x,)
+        total = reduce(jnp.add, [data.weights[k] * part for k, part in enumerate(parts)]) + data.offset
+        return -0.5 * (total**2 / data.variance + jnp.log(data.variance) + LOG_2PI)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        slots = family.families if isinstance(family, Product) else (family,)
+        if not is_one(power) or not all(isinstance(own, Gaussian) for own in slots):
+            return NotImplemented
+        pieces = cavity.reshape(-1, 2)
+        flat = pieces[:, 1] == 0
+        precision = jnp.where(flat, 1.0, pieces[:, 1])
+        mean = jnp.where(flat, 0.0, pieces[:, 0] / precision)
+        spread = jnp.where(flat, 0.0, data.weights**2 / precision)
+        others = 1.0 - jnp.eye(len(slots))
+        known = ~jnp.any(flat & (others > 0), axis=1)
+        gap, rest = data.offset + others @ (data.weights * mean), data.variance + others @ spread
+        tau = jnp.where(known, data.weights**2 / jnp.where(known, rest, 1.0), 0.0)
+        site = jnp.stack([-tau * gap / data.weights, tau], axis=-1)
+        # All known, or all but one, whose integral is that of the relation.
+        off, total = data.offset + jnp.sum(data.weights * mean), data.variance + jnp.sum(spread)
+        density = -0.5 * (off**2 / total + jnp.log(total) + LOG_2PI)
+        measure = -jnp.sum(jnp.where(flat, jnp.log(jnp.abs(data.weights)), 0.0))
+        count = jnp.sum(flat)
+        log_z = jnp.where(count == 0, density, jnp.where(count == 1, measure, jnp.inf))
+        return Tilted(log_z, slopes(pieces, site).ravel(), site.ravel())
+
+
+def slopes(cavity: jax.Array, site: jax.Array) -> jax.Array:
+    """(d1, d2) of log Z in the mean of a Gaussian cavity, rows (…, 2), from the message; nothing of a flat one."""
+    flat = cavity[..., 1] == 0
+    variance = 1.0 / jnp.where(flat, 1.0, cavity[..., 1])
+    share = 1.0 / (1.0 + variance * site[..., 1])
+    d1 = (site[..., 0] - site[..., 1] * cavity[..., 0] * variance) * share
+    return jnp.where(flat[..., None], 0.0, jnp.stack([d1, -site[..., 1] * share], axis=-1))
+
+
+@factor
+class InnerProduct(Factor):
+    """The relation z = x·w + c between a vector w and a number z; data: (x, c).
+
+    Says N(x·m + c, xᵀ V x) to z and N(x·w; m_z − c, v_z) to w, nothing where z is not known.
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Product of FullGaussian and Gaussian, power 1",)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not is_one(power) or not isinstance(family, Product) or len(family.families) != 2:
+            return NotImplemented
+        whole, number = family.families
+        if not isinstance(whole, FullGaussian) or not isinstance(number, Gaussian):
+            return NotImplemented
+        x, offset = data
+        weights, z = family.parts(cavity)
+        mean, covariance = whole.coordinates(weights)
+        centre, spread = x @ mean + offset, x @ covariance @ x
+        flat = z[1] == 0
+        precision = jnp.where(flat, 1.0, z[1])
+        known, variance = z[0] / precision, 1.0 / precision
+        total = spread + variance
+        gap = known - centre
+        log_z = jnp.where(flat, 0.0, -0.5 * (gap**2 / total + jnp.log(total) + LOG_2PI))
+        outward = jnp.stack([centre, jnp.ones(())]) / spread
+        inward = jnp.where(flat, 0.0, whole.pack(x * (z[0] - precision * offset), precision * jnp.outer(x, x)))
+        first = jnp.where(flat, 0.0, whole.pack(x * gap / total, -jnp.outer(x, x) / total))
+        stats = jnp.concatenate([first, slopes(z, outward)])
+        return Tilted(log_z, stats, jnp.concatenate([inward, outward]))

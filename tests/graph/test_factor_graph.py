@@ -1,0 +1,204 @@
+"""Graphs of mixed variables: exact Gaussian answers, enumeration, quadrature, and clear refusals."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import cavity as cv
+from cavity.factors import Logistic, Table
+
+
+def joint_gaussian(prior_mean, prior_variance, rows, offsets, variances):
+    """(log evidence, mean, covariance) of x with independent priors given rows·x + offset ~ N(0, variance)."""
+    a, c, s = np.atleast_2d(rows), np.asarray(offsets), np.asarray(variances)
+    prior = np.diag(prior_variance)
+    observed = stats.multivariate_normal(a @ prior_mean + c, a @ prior @ a.T + np.diag(s))
+    gain = prior @ a.T @ np.linalg.inv(a @ prior @ a.T + np.diag(s))
+    return (
+        observed.logpdf(np.zeros(len(c))),
+        prior_mean - gain @ (a @ prior_mean + c),
+        prior - gain @ a @ prior,
+    )
+
+
+def test_a_chain_is_smoothed_exactly():
+    """A random walk whose start alone has a prior, observed with noise: a tree, so everything is exact."""
+    rng = np.random.default_rng(0)
+    steps, q, r = 12, 0.3, 0.5
+    y = np.cumsum(rng.normal(size=steps))
+    graph = cv.FactorGraph()
+    x = graph.gaussian(size=steps, name="x")
+    start = graph.gaussian(0.4, 2.0)
+    graph.linear(start, variance=q, out=x[0])
+    graph.linear(x[:-1], variance=q, out=x[1:])
+    graph.linear(x, variance=r, out=y)
+    found = cv.infer(graph, cv.EP())
+    covariance = 2.0 + q * (1 + np.minimum.outer(np.arange(steps), np.arange(steps)))
+    seen = covariance + r * np.eye(steps)
+    gain = covariance @ np.linalg.inv(seen)
+    assert found.status == "converged"
+    np.testing.assert_allclose(found.marginals[x].mean, 0.4 + gain @ (y - 0.4), atol=1e-9)
+    np.testing.assert_allclose(found.marginals["x"].variance, np.diag(covariance - gain @ covariance), rtol=1e-9)
+    evidence = stats.multivariate_normal(np.full(steps, 0.4), seen).logpdf(y)
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
+    assert found.sweeps <= 5
+
+
+def test_sums_of_several_with_weights_and_offset():
+    graph = cv.FactorGraph()
+    a, b = graph.gaussian(1.0, 2.0), graph.gaussian(-1.0, 0.5)
+    total = graph.linear(a, b, weights=(2.0, -3.0), offset=0.7)
+    graph.linear(total, variance=0.4, out=1.5)
+    found = cv.infer(graph, cv.EP())
+    row, offset = [2.0, -3.0], 0.7 - 1.5
+    evidence, mean, covariance = joint_gaussian(np.array([1.0, -1.0]), np.array([2.0, 0.5]), row, [offset], [0.4])
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-12)
+    np.testing.assert_allclose([found.marginals[a].mean, found.marginals[b].mean], mean, atol=1e-12)
+    np.testing.assert_allclose(
+        [found.marginals[a].variance, found.marginals[b].variance], np.diag(covariance), rtol=1e-12
+    )
+    np.testing.assert_allclose(found.marginals[total].mean, np.dot(row, mean) + 0.7, atol=1e-12)
+    np.testing.assert_allclose(found.marginals[total].variance, np.array(row) @ covariance @ row, rtol=1e-12)
+
+
+def test_a_vector_of_weights_is_bayesian_regression():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(9, 3)), rng.normal(size=9)
+    graph = cv.FactorGraph()
+    w = graph.vector(np.zeros(3), np.diag([1.0, 2.0, 0.5]), name="w")
+    graph.linear(graph.inner(w, x, offset=0.3), variance=0.2, out=y)
+    found = cv.infer(graph, cv.EP())
+    precision = np.diag([1.0, 0.5, 2.0]) + x.T @ x / 0.2
+    np.testing.assert_allclose(found.marginals["w"].variance, np.linalg.inv(precision), rtol=1e-9)
+    np.testing.assert_allclose(found.marginals["w"].mean, np.linalg.solve(precision, x.T @ (y - 0.3) / 0.2), rtol=1e-9)
+    seen = x @ np.diag([1.0, 2.0, 0.5]) @ x.T + 0.2 * np.eye(9)
+    assert found.log_evidence == pytest.approx(stats.multivariate_normal(np.full(9, 0.3), seen).logpdf(y), abs=1e-9)
+
+
+def test_comparison_of_two_is_exact():
+    """One comparison: the tilted distribution is a bivariate normal cut by a line."""
+    graph = cv.FactorGraph()
+    a, b = graph.gaussian(1.0, 4.0), graph.gaussian(2.0, 1.0)
+    graph.greater(graph.linear(a, b, weights=(1, -1)), 0.5)
+    found = cv.infer(graph, cv.EP())
+    z = (1.0 - 2.0 - 0.5) / np.sqrt(5.0)
+    v = stats.norm.pdf(z) / stats.norm.cdf(z)
+    assert found.log_evidence == pytest.approx(stats.norm.logcdf(z), abs=1e-12)
+    assert found.marginals[a].mean == pytest.approx(1.0 + 4.0 / np.sqrt(5.0) * v, abs=1e-10)
+    assert found.marginals[a].variance == pytest.approx(4.0 * (1 - 4.0 / 5.0 * v * (v + z)), rel=1e-10)
+    assert found.marginals[b].mean == pytest.approx(2.0 - 1.0 / np.sqrt(5.0) * v, abs=1e-10)
+
+
+def test_factors_of_single_variables_are_integrated():
+    """A logistic likelihood has no closed form: quadrature is found by itself."""
+    graph = cv.FactorGraph()
+    z = graph.gaussian([0.3, -0.2], [1.5, 0.4])
+    graph.add(Logistic(), z, data=np.array([1.0, -1.0]))
+    found = cv.infer(graph, cv.EP())
+    for k, (m, v, y) in enumerate([(0.3, 1.5, 1.0), (-0.2, 0.4, -1.0)]):
+        density = lambda t, m=m, v=v, y=y: stats.norm.pdf(t, m, np.sqrt(v)) / (1 + np.exp(-y * t))  # noqa: E731
+        mass = integrate.quad(density, -15, 15, epsabs=1e-13)[0]
+        mean = integrate.quad(lambda t, f=density: t * f(t), -15, 15, epsabs=1e-13)[0] / mass
+        assert found.marginals[z].mean[k] == pytest.approx(mean, abs=1e-9)
+
+
+def test_discrete_variables_beside_others():
+    graph = cv.FactorGraph()
+    a, b = graph.categorical([0.2, 0.8]), graph.categorical([0.5, 0.3, 0.2])
+    table = np.array([[1.0, 2.0, 0.0], [0.5, 1.0, 4.0]])
+    with np.errstate(divide="ignore"):
+        graph.add(Table(), a, b, data=np.log(table))
+    x = graph.gaussian(0.0, 1.0)
+    graph.linear(x, variance=1.0, out=0.5)
+    found = cv.infer(graph, cv.EP())
+    joint = table * np.outer([0.2, 0.8], [0.5, 0.3, 0.2])
+    np.testing.assert_allclose(found.marginals[a].moments, joint.sum(axis=1) / joint.sum(), atol=1e-12)
+    np.testing.assert_allclose(found.marginals[b].moments, joint.sum(axis=0) / joint.sum(), atol=1e-12)
+    evidence = np.log(joint.sum()) + stats.norm.logpdf(0.5, 0.0, np.sqrt(2.0))
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "gamma", "beta", "dirichlet", "categorical"])
+def test_equal_variables_share_what_they_know(kind):
+    """Two copies of one variable: the product of both priors, normalised by its own integral."""
+    graph = cv.FactorGraph()
+    priors = {
+        "gaussian": [(0.5, 2.0), (1.5, 0.3)],
+        "gamma": [(2.0, 1.0), (3.5, 0.7)],
+        "beta": [(2.0, 1.5), (1.2, 3.0)],
+        "dirichlet": [([2.0, 1.5, 1.0],), ([1.2, 3.0, 2.0],)],
+        "categorical": [([0.2, 0.5, 0.3],), ([0.6, 0.0, 0.4],)],
+    }[kind]
+    a, b = (getattr(graph, kind)(*prior) for prior in priors)
+    graph.equal(a, b)
+    found = cv.infer(graph, cv.EP())
+    if kind == "gaussian":
+        precision = 1 / 2.0 + 1 / 0.3
+        assert found.marginals[a].variance == pytest.approx(1 / precision)
+        assert found.log_evidence == pytest.approx(stats.norm.logpdf(1.0, 0.0, np.sqrt(2.3)), abs=1e-12)
+    elif kind == "categorical":
+        joint = np.array(priors[0][0]) * priors[1][0]
+        np.testing.assert_allclose(found.marginals[b].moments, joint / joint.sum(), atol=1e-14)
+        assert found.log_evidence == pytest.approx(np.log(joint.sum()), abs=1e-12)
+    elif kind == "gamma":
+        np.testing.assert_allclose(found.marginals[a].parameters, (2.0 + 3.5 - 1.0, 1.7), rtol=1e-12)
+        both = lambda t: stats.gamma.pdf(t, 2.0) * stats.gamma.pdf(t, 3.5, scale=1 / 0.7)  # noqa: E731
+        assert found.log_evidence == pytest.approx(np.log(integrate.quad(both, 0, 60)[0]), abs=1e-9)
+    elif kind == "beta":
+        np.testing.assert_allclose(found.marginals[b].parameters, (2.2, 3.5), rtol=1e-12)
+        both = lambda t: stats.beta.pdf(t, 2.0, 1.5) * stats.beta.pdf(t, 1.2, 3.0)  # noqa: E731
+        assert found.log_evidence == pytest.approx(np.log(integrate.quad(both, 0, 1)[0]), abs=1e-9)
+    else:
+        np.testing.assert_allclose(found.marginals[a].parameters[0], [2.2, 3.5, 2.0], rtol=1e-12)
+
+
+def test_calls_of_one_kind_are_one_group():
+    graph = cv.FactorGraph()
+    x = graph.gaussian(0.0, 1.0, size=6)
+    for k in range(5):
+        graph.linear(x[k], variance=0.1 * (k + 1), out=x[k + 1])
+    graph.linear(x[0], variance=1.0, out=2.0)
+    assert [group.size for group in graph.problem().groups] == [5, 1]
+
+
+def test_what_nothing_is_said_of_is_not_called_converged():
+    graph = cv.FactorGraph()
+    known, open_end = graph.gaussian(0.0, 1.0), graph.gaussian()
+    graph.linear(known, variance=1.0, out=0.3)
+    assert cv.infer(graph, cv.EP()).status == "improper_posterior"
+    assert open_end.shape == ()
+
+
+def refused(make):
+    graph = cv.FactorGraph()
+    make(graph, graph.gaussian(0.0, 1.0, size=3, name="x"), graph.gamma(1.0, 1.0, name="g"))
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda g, x, t: g.gaussian(0.0, -1.0), "variance must be positive"),
+        (lambda g, x, t: g.gaussian(0.0), "both or neither"),
+        (lambda g, x, t: g.gaussian(np.nan, 1.0), "mean must be finite"),
+        (lambda g, x, t: g.gaussian([1.0, 2.0], 1.0, size=3), "does not fit"),
+        (lambda g, x, t: g.gaussian(0.0, 1.0, name="x"), "already a variable"),
+        (lambda g, x, t: g.vector([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
+        (lambda g, x, t: g.linear(x[:2], x), "do not fit together"),
+        (lambda g, x, t: g.linear(x, weights=(1, 2)), "one weight a part"),
+        (lambda g, x, t: g.linear(x, weights=(0.0,)), "must not be zero"),
+        (lambda g, x, t: g.linear(x, variance=-1.0), "must not be negative"),
+        (lambda g, x, t: g.linear(x[0], x[0]), "one variable twice"),
+        (lambda g, x, t: g.within(x, 1.0, 0.0), "lower below upper"),
+        (lambda g, x, t: g.add(Logistic(), cv.FactorGraph().gaussian(0.0, 1.0, name="z"), data=1.0), "no variable of"),
+        (lambda g, x, t: g.problem(), "no factors"),
+        (lambda g, x, t: cv.FactorGraph().problem(), "no variables"),
+    ],
+)
+def test_bad_statements_are_refused(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        refused(make)
+
+
+def test_a_missing_rule_names_factor_families_and_options():
+    with pytest.raises(TypeError, match=r"no rule for Linear between GaussianOrFlat × Gamma.*Closed forms"):
+        refused(lambda g, x, t: g.linear(x[0], out=t))
