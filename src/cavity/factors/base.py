@@ -40,6 +40,9 @@ class Factor:
     #: what `tilted` knows in closed form, in words, for the error that lists it.
     closed_forms: ClassVar[tuple[str, ...]] = ()
 
+    #: whether it learns while a run goes on, see `current` and `consulted`
+    learns: ClassVar[bool] = False
+
     #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
     log_z: Callable[..., jax.Array] | None = None
 
@@ -66,6 +69,14 @@ class Factor:
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known."""
         return NotImplemented
+
+    def current(self, family: Family, data: Any) -> "Factor":
+        """The factor with what it has learned since it was put into a problem."""
+        return self
+
+    def consulted(self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray) -> "Factor":
+        """The factor after learning about the sites marked as silent, for which it gave no finite moments."""
+        return self
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.linear import slopes
 from cavity.families.base import Family, Tilted
+from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gaussian import Gaussian
 from cavity.families.product import Product
 
@@ -43,4 +44,9 @@ def statistics_of(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Arr
     """Tilted statistics of cavity × site, in the family's own coordinates."""
     if isinstance(family, Gaussian):
         return slopes(cavity, site)
+    if isinstance(family, FullGaussian):
+        mean, covariance = family.coordinates(cavity)
+        precision = family.precision(site)
+        share = jnp.linalg.inv(jnp.eye(family.dimension) + precision @ covariance)
+        return family.pack(share @ (family.nu(site) - precision @ mean), -share @ precision)
     return family.moments(cavity + site)

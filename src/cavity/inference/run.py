@@ -16,6 +16,7 @@ from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.state import Report, State
 from cavity.inference.status import CODES, Status
+from cavity.inference.teaching import learns, taught, up_to_date
 from cavity.numerics.precision import to_numpy
 from cavity.numerics.threads import one_blas_thread
 
@@ -50,6 +51,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
     An interruption ends the run after the chunk it meets.
     """
     began = time.perf_counter()
+    problem = up_to_date(problem)
     state = begin(problem, method, init, key)
     callback = limits.callback
     # Somebody who listens is handed every state, so it must outlive the next chunk.
@@ -70,6 +72,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
         reached = arrived[0] if arrived else reached
         assert reached is not None
         state, report, evidence = reached
+        problem, state = taught(problem, method, state, report)
         now, made = time.perf_counter(), int(state.sweep) - done
         done += made
         ended = Status.MAX_SWEEPS
@@ -81,7 +84,11 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
             # The first chunk's time holds the compilation, so it can only make the second one too short.
             # Longer chunks measure less often; one that was short enough is doubled at least.
             room = CHUNK_SECONDS / (now - before)
-            chunk = 1 if limits.deadline is not None else max(1, int(made * max(room, 2.0 if room > 1 else 1.0)))
+            chunk = (
+                1
+                if limits.deadline is not None or learns(problem)
+                else max(1, int(made * max(room, 2.0 if room > 1 else 1.0)))
+            )
             chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
             continue
         closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)

@@ -1,0 +1,151 @@
+"""What an operator knows: arrays of fixed shapes, so that nothing is compiled again when it learns."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+
+from cavity.families.base import Family
+from cavity.families.categorical import Categorical
+from cavity.families.product import Product
+from cavity.learned.coordinates import all_moved, cut, parts_of, places, steps_of
+from cavity.learned.tuning import Tuned
+
+#: how far beyond what was seen an input may lie, in shares of the range seen, before it counts as new
+BEYOND = 0.1
+#: how far beyond what was seen a predicted change may lie, in shares of the range seen
+STRETCH = 0.5
+
+
+class Knowledge(NamedTuple):
+    """An operator's arrays: a Gaussian process with the kernel exp(−½ Σ (Δu/width)²) on the labels it keeps.
+
+    inputs: (capacity, inputs), in units of `width`; rows that are no label yet lie infinitely far away and are 0 in
+    the others. inverse_root: L⁻¹ of the labels' covariance L Lᵀ in units of the targets' scales. weights: (capacity,
+    targets). low, high: the inputs seen; least, most: the targets seen. inflation: by which audits found variances too
+    small.
+    """
+
+    inputs: jax.Array
+    width: jax.Array
+    inverse_root: jax.Array
+    weights: jax.Array
+    scales: jax.Array
+    low: jax.Array
+    high: jax.Array
+    least: jax.Array
+    most: jax.Array
+    inflation: jax.Array
+
+
+class Guess(NamedTuple):
+    """A prediction. steps: of all variables. variance: in units of the targets' scales, the same for all of them.
+
+    expected_kl: of the projection, and half the variance of log Z with it. novel: unlike anything seen.
+    """
+
+    projected: jax.Array
+    log_z: jax.Array
+    steps: jax.Array
+    variance: jax.Array
+    expected_kl: jax.Array
+    novel: jax.Array
+
+
+def ignorant(inputs: int, targets: int, capacity: int) -> Knowledge:
+    """Before any label: everything is new to it."""
+    return Knowledge(
+        jnp.full((capacity, inputs), jnp.inf),
+        jnp.ones(inputs),
+        jnp.zeros((capacity, capacity)),
+        jnp.zeros((capacity, targets)),
+        jnp.ones(targets),
+        jnp.full(inputs, jnp.inf),
+        jnp.full(inputs, -jnp.inf),
+        jnp.zeros(targets),
+        jnp.zeros(targets),
+        jnp.ones(()),
+    )
+
+
+def inputs_of(family: Family, cavity: jax.Array, data: Any) -> jax.Array:
+    """Where a site is: the coordinates of its cavity, and its data."""
+    leaves = [jnp.ravel(jnp.asarray(leaf, float)) for leaf in jax.tree.leaves(data)]
+    return jnp.concatenate([places(family, cavity), *leaves])
+
+
+def nearness(known: Knowledge, inputs: jax.Array) -> jax.Array:
+    """The kernel between a site and all labels."""
+    gap = jnp.sum((inputs / known.width - known.inputs) ** 2, axis=-1)
+    return jnp.exp(-0.5 * gap)
+
+
+def guess(known: Knowledge, family: Family, cavity: jax.Array, data: Any) -> Guess:
+    """The projection of factor × cavity and log Z, with what error is to be expected."""
+    inputs = inputs_of(family, cavity, data)
+    near = nearness(known, inputs)
+    spread = jnp.maximum(1.0 - jnp.sum((known.inverse_root @ near) ** 2), 0.0)
+    variance = spread * known.inflation
+    room = STRETCH * (known.most - known.least)
+    targets = jnp.clip((near @ known.weights) * known.scales, known.least - room, known.most + room)
+    steps, log_z = targets[:-1], targets[-1]
+    error = variance * known.scales**2
+    expected = 0.5 * (jnp.sum(error[:-1] * sensitivity(family, cavity, steps)) + error[-1])
+    edge = BEYOND * (known.high - known.low) + 1e-9
+    novel = jnp.any((inputs < known.low - edge) | (inputs > known.high + edge))
+    return Guess(all_moved(family, cavity, steps), log_z, steps, variance, expected, novel)
+
+
+def sensitivity(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Array:
+    """Second derivatives of KL(projected ‖ projected with a step changed) in the steps, one by one."""
+
+    def one(direction: jax.Array) -> jax.Array:
+        eta, slope = jax.jvp(lambda s: all_moved(family, cavity, s), (steps,), (direction,))
+        pieces = zip(parts_of(family), cut(family, eta), cut(family, slope), strict=True)
+        return sum((curvature(own, piece, way) for own, piece, way in pieces), jnp.zeros(()))
+
+    return jax.vmap(one)(jnp.eye(len(steps)))
+
+
+def curvature(family: Family, eta: jax.Array, direction: jax.Array) -> jax.Array:
+    """directionᵀ F direction, with F the Fisher information in the natural parameters."""
+    _, change = jax.jvp(family.moments, (eta,), (direction,))
+    way = direction[: family.states] if isinstance(family, Categorical) else direction
+    return jnp.sum(way * change)
+
+
+def targets_of(family: Family) -> int:
+    """Numbers that are predicted: a change for every variable, and log Z."""
+    return sum(steps_of(own) for own in (family.families if isinstance(family, Product) else (family,))) + 1
+
+
+class Labels(NamedTuple):
+    """What the oracle was asked, and said. spread: 1/ESS, 0 where it integrates without sampling."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    spread: np.ndarray
+
+    def with_more(self, other: "Labels") -> "Labels":
+        """Both."""
+        return Labels(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+
+def learned(labels: Labels, tuned: Tuned, capacity: int, inflation: float = 1.0) -> Knowledge:
+    """What the labels tell, in arrays of the given capacity."""
+    count, size = labels.inputs.shape
+    inputs = np.full((capacity, size), np.inf)
+    inputs[:count] = labels.inputs / tuned.widths
+    gap = np.sum((inputs[:count, None] - inputs[None, :count]) ** 2, axis=-1)
+    covariance = np.exp(-0.5 * gap) + np.diag(tuned.noise + tuned.sampling * labels.spread)
+    root = np.linalg.cholesky(covariance)
+    inverse_root = np.zeros((capacity, capacity))
+    inverse_root[:count, :count] = solve_triangular(root, np.eye(count), lower=True)
+    weights = np.zeros((capacity, labels.targets.shape[1]))
+    weights[:count] = cho_solve((root, True), labels.targets / tuned.scales)
+    low, high = labels.inputs.min(axis=0), labels.inputs.max(axis=0)
+    least, most = labels.targets.min(axis=0), labels.targets.max(axis=0)
+    found = (inputs, tuned.widths, inverse_root, weights, tuned.scales, low, high, least, most, inflation)
+    return Knowledge(*(jnp.asarray(own, float) for own in found))

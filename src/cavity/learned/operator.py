@@ -1,0 +1,193 @@
+"""Just-in-time operators: a factor whose messages are predicted where that is safe, and asked for where it is not.
+
+Inside the compiled sweep a site is predicted, or left as it was if the expected error is too large. Between sweeps the
+host takes the sites that were left, chooses few of them that tell most about all, asks the oracle, and learns.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor, factor, is_one, static
+from cavity.families.base import Family, Tilted
+from cavity.learned.coordinates import changes, parts_of, statistics_of
+from cavity.learned.knowledge import Guess, Knowledge, Labels, guess, ignorant, inputs_of, learned, targets_of
+from cavity.learned.pivoting import chosen
+from cavity.learned.tuning import Tuned, tune
+from cavity.moments.base import Moments
+from cavity.moments.quadrature import Quadrature
+from cavity.numerics import checks
+from cavity.numerics.precision import float64
+
+#: sites asked about at a time, before what they tell is used to choose the next
+ROUND = 16
+#: labels kept at first; more make the arrays twice as large
+CAPACITY = 256
+#: effective sample size below which an answer of the oracle is refused
+LEAST_ESS = 200.0
+
+
+class Report(NamedTuple):
+    """What an operator was asked and did. consults: of the oracle. refusals: answers that could not be used."""
+
+    consults: int
+    refusals: int
+    labels: int
+
+
+class Operator:
+    """The part of a just-in-time factor that lives on the host: labels, hyperparameters, the oracle."""
+
+    def __init__(self, inner: Factor, oracle: Moments, tol_kl: float, key: jax.Array) -> None:
+        self.inner, self.oracle, self.tol_kl, self.key = inner, oracle, tol_kl, key
+        self.labels: Labels | None = None
+        self.tuned: Tuned | None = None
+        self.tuned_at, self.consults, self.refusals = 0, 0, 0
+        self.capacity = CAPACITY
+        self.knowledge: Knowledge | None = None
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+
+    def compiled(self, question: str, family: Family, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function over sites, compiled once a family."""
+        if (question, family) not in self._compiled:
+            self._compiled[question, family] = jax.jit(function)
+        return self._compiled[question, family]
+
+    def known(self, family: Family, data: Any) -> Knowledge:
+        """The latest knowledge; data: of one site."""
+        if self.knowledge is None:
+            size = inputs_of(family, family.uniform() + 1.0, data).shape[0]
+            self.knowledge = ignorant(size, targets_of(family), self.capacity)
+        return self.knowledge
+
+    def guesses(self, family: Family, cavities: jax.Array, data: Any) -> Guess:
+        """Predictions for many sites."""
+        one = self.compiled("guess", family, jax.vmap(guess_with(family), in_axes=(None, 0, 0)))
+        return one(self.known(family, jax.tree.map(lambda leaf: leaf[0], data)), cavities, data)
+
+    def ask(self, family: Family, cavities: jax.Array, data: Any, places: np.ndarray) -> np.ndarray:
+        """Labels of the sites at these places, learned; which of the answers were refused."""
+        filled = np.resize(places, ROUND)
+
+        def one(cavity: jax.Array, data: Any, key: jax.Array) -> tuple[Tilted, Any, jax.Array]:
+            tilted, info = self.oracle.tilt(self.oracle.init(), self.inner, family, cavity, data, 1.0, key)
+            return tilted, info, changes(family, cavity, cavity + tilted.site)
+
+        self.key, own = jax.random.split(self.key)
+        rows = jax.tree.map(lambda leaf: leaf[filled], (cavities, data))
+        tilted, info, steps = self.compiled("ask", family, jax.vmap(one))(*rows, jax.random.split(own, ROUND))
+        inputs = self.compiled("inputs", family, jax.vmap(lambda c, d: inputs_of(family, c, d)))(*rows)
+        targets = np.concatenate([np.asarray(steps), np.asarray(tilted.log_z)[:, None]], axis=1)
+        ess = np.asarray(info.get("ess", np.full(ROUND, np.inf)))
+        count = len(places)
+        good = (np.isfinite(targets).all(axis=1) & (ess >= LEAST_ESS))[:count]
+        self.consults, self.refusals = self.consults + count, self.refusals + int((~good).sum())
+        new = Labels(np.asarray(inputs)[:count][good], targets[:count][good], 1.0 / ess[:count][good])
+        self.labels = new if self.labels is None else self.labels.with_more(new)
+        self.learn()
+        return ~good
+
+    def learn(self) -> None:
+        """New hyperparameters when the labels have doubled; then what the labels tell."""
+        assert self.labels is not None
+        count = len(self.labels.inputs)
+        if count < 2:
+            return
+        if self.tuned is None or count >= 2 * self.tuned_at:
+            self.tuned, self.tuned_at = tune(*self.labels, start=self.tuned), count
+        while count > self.capacity:
+            self.capacity *= 2
+        self.knowledge = learned(self.labels, self.tuned, self.capacity)
+
+    def report(self) -> Report:
+        """What happened so far."""
+        labels = 0 if self.labels is None else len(self.labels.inputs)
+        return Report(self.consults, self.refusals, labels)
+
+
+def just_in_time(
+    inner: Factor, *, oracle: Moments | None = None, tol_kl: float = 1e-5, key: jax.Array | None = None
+) -> "JustInTime":
+    """A factor that learns to send the messages of another while it is used, and asks where it is unsure.
+
+    It can stand wherever the other can. What it has learned serves every model it is put into.
+
+    Args:
+        inner: the factor.
+        oracle: how `inner` is integrated when asked, `cavity.Quadrature()` by default.
+        tol_kl: expected KL divergence, of exact from predicted projection, beyond which the oracle is asked.
+        key: of the oracle's draws.
+    """
+    if not isinstance(inner, Factor):
+        raise TypeError(f"inner must be a factor; found {type(inner).__name__}.")
+    checks.positive("tol_kl", tol_kl)
+    oracle = Quadrature() if oracle is None else oracle
+    if not isinstance(oracle, Moments):
+        raise TypeError(f"oracle must be a strategy such as cavity.Quadrature(); found {type(oracle).__name__}.")
+    return JustInTime(Operator(inner, oracle, tol_kl, jax.random.key(0) if key is None else key))
+
+
+def guess_with(family: Family) -> Callable[[Knowledge, jax.Array, Any], Guess]:
+    """`guess` of one family."""
+    return lambda known, cavity, data: guess(known, family, cavity, data)
+
+
+@factor
+class JustInTime(Factor):
+    """A factor that is predicted by an operator. knowledge: what the operator knew when a run began."""
+
+    operator: Operator = static()
+    knowledge: Any = None
+
+    learns: ClassVar[bool] = True
+    closed_forms: ClassVar[tuple[str, ...]] = ("families whose messages can be learned, power 1",)
+
+    def check(self, data: Any) -> None:
+        self.operator.inner.check(data)
+
+    def report(self) -> Report:
+        """What the operator was asked, and did."""
+        return self.operator.report()
+
+    def log_density(self, x: Any, data: Any) -> jax.Array:
+        return self.operator.inner.log_density(x, data)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not is_one(power):
+            return NotImplemented
+        parts_of(family)
+        known = self.operator.known(family, data) if self.knowledge is None else self.knowledge
+        found = guess(known, family, cavity, data)
+        sure = (found.expected_kl <= self.operator.tol_kl) & ~found.novel
+        site = jnp.where(sure, found.projected - cavity, 0.0)
+        # No number at all where it is unsure: the site stays as it was, and the host is told.
+        log_z = jnp.where(sure, found.log_z, jnp.nan)
+        return Tilted(log_z, statistics_of(family, cavity, site), site)
+
+    @float64
+    def current(self, family: Family, data: Any) -> "JustInTime":
+        """With the latest knowledge."""
+        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)
+        return JustInTime(self.operator, self.operator.known(family, one))
+
+    @float64
+    def consulted(self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray) -> "JustInTime":
+        """After asking about so many of the silent sites that all of them can be predicted, or are refused."""
+        data, operator = jax.tree.map(jnp.asarray, data), self.operator
+        look = operator.compiled("inputs", family, jax.vmap(lambda c, d: inputs_of(family, c, d)))
+        inputs = np.asarray(look(cavities, data))
+        waiting = silent & np.asarray(family.is_proper(cavities)) & np.isfinite(inputs).all(axis=1)
+        while True:
+            found = operator.guesses(family, cavities, data)
+            unsure = ~(np.asarray(found.expected_kl) <= operator.tol_kl) | np.asarray(found.novel)
+            open_ = np.flatnonzero(waiting & unsure)
+            if not len(open_):
+                return self.current(family, data)
+            picks = chosen(
+                inputs[open_], np.asarray(found.variance)[open_], np.asarray(found.expected_kl)[open_], operator, ROUND
+            )
+            places = open_[picks]
+            waiting[places[operator.ask(family, cavities, data, places)]] = False

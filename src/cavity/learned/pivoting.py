@@ -1,0 +1,55 @@
+"""Which sites to ask about: those that tell most about all the others that are unsure."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cavity.learned.knowledge import Knowledge
+
+if TYPE_CHECKING:
+    from cavity.learned.operator import Operator
+
+
+#: widths of the kernel before there are labels, in deviations of the inputs; and the variance that is left then
+FIRST_WIDTH, FIRST_TOLERANCE = 2.0, 1e-3
+
+
+def chosen(
+    inputs: np.ndarray, variance: np.ndarray, expected_kl: np.ndarray, operator: "Operator", most: int
+) -> np.ndarray:
+    """Places of at most so many sites, the largest expected error first, each of all before it.
+
+    What a label would tell is known before it is asked for: variances depend on inputs alone. This is a pivoted
+    Cholesky decomposition of the predictive covariance, which ends when nobody is unsure.
+    """
+    known = operator.knowledge
+    if known is None or operator.tuned is None:
+        deviation = np.where(inputs.std(axis=0) > 1e-12, inputs.std(axis=0), 1.0)
+        scaled, noise = inputs / (FIRST_WIDTH * deviation), 1e-6
+        residual, cost = np.ones(len(inputs)), np.ones(len(inputs))
+        explained = np.zeros((len(inputs), 0))
+        tolerance = FIRST_TOLERANCE
+    else:
+        scaled, noise = inputs / np.asarray(known.width), operator.tuned.noise
+        explained = projected(known, scaled)
+        residual = np.maximum(1.0 - np.sum(explained**2, axis=1), 0.0)
+        cost = np.where(variance > 0, expected_kl / np.maximum(variance, 1e-300), 1.0)
+        cost, tolerance = np.nan_to_num(cost, nan=1.0, posinf=1e300), operator.tol_kl
+    picks: list[int] = []
+    for _ in range(min(most, len(inputs))):
+        gain = np.where(np.isin(np.arange(len(inputs)), picks), -1.0, residual * cost)
+        best = int(np.argmax(gain))
+        if picks and gain[best] <= tolerance:
+            break
+        picks.append(best)
+        across = np.exp(-0.5 * np.sum((scaled - scaled[best]) ** 2, axis=1)) - explained @ explained[best]
+        column = across / np.sqrt(max(residual[best], 0.0) + noise)
+        explained = np.concatenate([explained, column[:, None]], axis=1)
+        residual = np.maximum(residual - column**2, 0.0)
+    return np.array(picks)
+
+
+def projected(known: Knowledge, scaled: np.ndarray) -> np.ndarray:
+    """L⁻¹ k of every site: what the labels explain of its variance."""
+    gap = np.sum((scaled[:, None] - np.asarray(known.inputs)[None]) ** 2, axis=-1)
+    return np.exp(-0.5 * gap) @ np.asarray(known.inverse_root).T

@@ -1,0 +1,92 @@
+"""Just-in-time operators inside EP: as good as the oracle, asked rarely, never sure where it cannot be."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cavity as cv
+from cavity.factors import Logistic
+from cavity.families import Gaussian
+from cavity.learned import just_in_time
+from cavity.learned.coordinates import divergence
+
+DIMENSION, COUNT, TOLERANCE = 4, 60, 1e-6
+METHOD = cv.EP(schedule=cv.Parallel())
+
+
+def regression(seed):
+    rng = np.random.default_rng(seed)
+    w = np.random.default_rng(7).normal(size=DIMENSION)
+    x = rng.normal(size=(COUNT, DIMENSION))
+    return x, np.where(rng.random(COUNT) < 1 / (1 + np.exp(-x @ w)), 1.0, -1.0)
+
+
+def solved(likelihood, seed, **kwargs):
+    x, y = regression(seed)
+    return cv.infer(cv.models.latent_gaussian(y, likelihood, X=x, **kwargs), METHOD)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """The operator after three problems, and the solutions: its own and exact EP's."""
+    with jax.enable_x64(True):
+        factor = just_in_time(Logistic(), oracle=cv.Quadrature(), tol_kl=TOLERANCE)
+        own, true, asked = [], [], []
+        for seed in range(3):
+            own.append(solved(factor, seed, moments=cv.ClosedForm()))
+            true.append(solved(Logistic(), seed, moments=cv.Quadrature()))
+            asked.append(factor.report().consults)
+    return factor, own, true, asked
+
+
+def test_posteriors_and_evidence_are_those_of_exact_moments(learned):
+    _, own, true, _ = learned
+    for found, exact in zip(own, true, strict=True):
+        assert found.status == "converged"
+        gap, precision = found.mean - exact.mean, np.linalg.inv(found.covariance)
+        ratio = precision @ exact.covariance
+        kl = 0.5 * (np.trace(ratio) - DIMENSION + gap @ precision @ gap - np.linalg.slogdet(ratio)[1])
+        assert kl <= COUNT * TOLERANCE
+        assert found.log_evidence == pytest.approx(float(exact.log_evidence), abs=COUNT * np.sqrt(2 * TOLERANCE))
+
+
+def test_it_asks_less_and_less(learned):
+    _, own, _, asked = learned
+    messages = sum(int(found.sweeps) * COUNT for found in own)
+    assert asked[0] > asked[1] - asked[0] >= asked[2] - asked[1]
+    assert asked[-1] < 0.1 * messages
+
+
+def test_unlike_messages_are_not_predicted_with_confidence(learned):
+    """Variances from 1e-6 to 1e6 and means up to 1e3: a site is given no moments, or right ones."""
+    factor = learned[0]
+    rng = np.random.default_rng(3)
+    v, m = 10.0 ** rng.uniform(-6, 6, 400), rng.uniform(-1e3, 1e3, 400)
+    m[:200] = rng.normal(size=200)
+    y = jnp.asarray(np.where(rng.random(400) < 0.5, 1.0, -1.0))
+    family, cavity = Gaussian(), jnp.stack([jnp.asarray(m / v), jnp.asarray(1 / v)], axis=1)
+    now = factor.current(family, y)
+    with jax.enable_x64(True):
+        found = jax.vmap(lambda c, d: now.tilted(family, c, d, 1.0))(cavity, y)
+        exact = jax.vmap(lambda c, d: cv.Quadrature().tilt(None, Logistic(), family, c, d, 1.0, None)[0])(cavity, y)
+        kl = jax.vmap(lambda c, a, b: divergence(family, c + a, c + b))(cavity, exact.site, found.site)
+    sure = np.isfinite(np.asarray(found.log_z))
+    assert sure.sum() < 40
+    assert (np.asarray(kl)[sure] <= 1e-4).all()
+
+
+def test_new_labels_compile_nothing(learned, caplog):
+    factor = learned[0]
+    before = factor.report().consults
+    with jax.log_compiles():
+        solved(factor, 11, moments=cv.ClosedForm())
+    assert factor.report().consults >= before
+    assert not [line for line in caplog.messages if "compilation of jit(advance" in line]
+
+
+def test_bad_requests_are_refused():
+    with pytest.raises(ValueError, match="tol_kl must be positive"):
+        just_in_time(Logistic(), tol_kl=-1.0)
+    with pytest.raises(TypeError, match="must be a factor"):
+        just_in_time("logistic")  # type: ignore[arg-type]
