@@ -5,6 +5,7 @@ host takes the sites that were left, chooses few of them that tell most about al
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from cavity.factors.base import Factor, factor, is_one, static
 from cavity.families.base import Family, Tilted
 from cavity.learned.coordinates import changes, parts_of, statistics_of
 from cavity.learned.knowledge import Guess, Knowledge, Labels, guess, ignorant, inputs_of, learned, targets_of
+from cavity.learned.oracles import Integrated, Oracle
 from cavity.learned.pivoting import chosen
 from cavity.learned.tuning import Tuned, tune
 from cavity.moments.base import Moments
@@ -41,7 +43,7 @@ class Report(NamedTuple):
 class Operator:
     """The part of a just-in-time factor that lives on the host: labels, hyperparameters, the oracle."""
 
-    def __init__(self, inner: Factor, oracle: Moments, tol_kl: float, key: jax.Array) -> None:
+    def __init__(self, inner: Factor, oracle: Oracle, tol_kl: float, key: jax.Array) -> None:
         self.inner, self.oracle, self.tol_kl, self.key = inner, oracle, tol_kl, key
         self.labels: Labels | None = None
         self.tuned: Tuned | None = None
@@ -70,25 +72,19 @@ class Operator:
 
     def ask(self, family: Family, cavities: jax.Array, data: Any, places: np.ndarray) -> np.ndarray:
         """Labels of the sites at these places, learned; which of the answers were refused."""
-        filled = np.resize(places, ROUND)
-
-        def one(cavity: jax.Array, data: Any, key: jax.Array) -> tuple[Tilted, Any, jax.Array]:
-            tilted, info = self.oracle.tilt(self.oracle.init(), self.inner, family, cavity, data, 1.0, key)
-            return tilted, info, changes(family, cavity, cavity + tilted.site)
-
         self.key, own = jax.random.split(self.key)
-        rows = jax.tree.map(lambda leaf: leaf[filled], (cavities, data))
-        tilted, info, steps = self.compiled("ask", family, jax.vmap(one))(*rows, jax.random.split(own, ROUND))
-        inputs = self.compiled("inputs", family, jax.vmap(lambda c, d: inputs_of(family, c, d)))(*rows)
-        targets = np.concatenate([np.asarray(steps), np.asarray(tilted.log_z)[:, None]], axis=1)
-        ess = np.asarray(info.get("ess", np.full(ROUND, np.inf)))
-        count = len(places)
-        good = (np.isfinite(targets).all(axis=1) & (ess >= LEAST_ESS))[:count]
-        self.consults, self.refusals = self.consults + count, self.refusals + int((~good).sum())
-        new = Labels(np.asarray(inputs)[:count][good], targets[:count][good], 1.0 / ess[:count][good])
+        rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[places], (cavities, data))
+        answers = self.oracle.answer(family, np.asarray(rows[0]), rows[1], own)
+        look = self.compiled("label", family, jax.vmap(partial(labelled, family)))
+        filled = np.resize(np.arange(len(places)), ROUND)
+        inputs, steps = look(*jax.tree.map(lambda leaf: leaf[filled], (*rows, jnp.asarray(answers.projected))))
+        targets = np.concatenate([np.asarray(steps)[: len(places)], answers.log_z[:, None]], axis=1)
+        good = np.asarray(np.isfinite(targets).all(axis=1))
+        self.consults, self.refusals = self.consults + len(places), self.refusals + int((~good).sum())
+        new = Labels(np.asarray(inputs)[: len(places)][good], targets[good], answers.spread[good])
         self.labels = new if self.labels is None else self.labels.with_more(new)
         self.learn()
-        return ~good
+        return np.logical_not(good)
 
     def learn(self) -> None:
         """New hyperparameters when the labels have doubled; then what the labels tell."""
@@ -108,8 +104,13 @@ class Operator:
         return Report(self.consults, self.refusals, labels)
 
 
+def labelled(family: Family, cavity: jax.Array, data: Any, projected: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Inputs and targets, without log Z."""
+    return inputs_of(family, cavity, data), changes(family, cavity, projected)
+
+
 def just_in_time(
-    inner: Factor, *, oracle: Moments | None = None, tol_kl: float = 1e-5, key: jax.Array | None = None
+    inner: Factor, *, oracle: Moments | Oracle | None = None, tol_kl: float = 1e-5, key: jax.Array | None = None
 ) -> "JustInTime":
     """A factor that learns to send the messages of another while it is used, and asks where it is unsure.
 
@@ -117,7 +118,7 @@ def just_in_time(
 
     Args:
         inner: the factor.
-        oracle: how `inner` is integrated when asked, `cavity.Quadrature()` by default.
+        oracle: how `inner` is integrated when asked, `cavity.Quadrature()` by default; or an `Oracle`.
         tol_kl: expected KL divergence, of exact from predicted projection, beyond which the oracle is asked.
         key: of the oracle's draws.
     """
@@ -125,8 +126,9 @@ def just_in_time(
         raise TypeError(f"inner must be a factor; found {type(inner).__name__}.")
     checks.positive("tol_kl", tol_kl)
     oracle = Quadrature() if oracle is None else oracle
-    if not isinstance(oracle, Moments):
+    if not isinstance(oracle, Moments | Oracle):
         raise TypeError(f"oracle must be a strategy such as cavity.Quadrature(); found {type(oracle).__name__}.")
+    oracle = Integrated(inner, oracle, LEAST_ESS, ROUND) if isinstance(oracle, Moments) else oracle
     return JustInTime(Operator(inner, oracle, tol_kl, jax.random.key(0) if key is None else key))
 
 
