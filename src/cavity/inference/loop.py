@@ -4,8 +4,7 @@ A sweep visits the blocks of every group; a run is sweeps until the moment misma
 handed back, is within tolerance. The same functions serve the compiled run, the host-driven run and `jax.vmap`.
 """
 
-import itertools
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -183,6 +182,31 @@ def start(problem: Problem, method: Method, init: Start | None, key: jax.Array) 
     return state if init is None else state._replace(log_scales=measure(problem, method, state, key).log_scales)
 
 
+def pass_over(
+    problem: Problem,
+    method: Method,
+    number: int,
+    key: jax.Array,
+    free: np.ndarray | None,
+    state: State,
+    table: Table,
+) -> State:
+    """The visits of one table, and q after them."""
+    group, visits = problem.groups[number], Visits(table, free)
+    if table.shape[0] == 1 and table.shape[1] > 1:
+        q, rows, seen = visit_together(problem, method, group, number, state, visits, key)
+        return recorded(method, group, number, state._replace(q=q), table, rows, *seen)
+    q, rows, seen = visit_in_windows(problem, method, group, number, state, visits, key)
+    state = recorded(method, group, number, state, table, rows, *seen)
+    # A pass in windows leaves no q of its own.
+    return state._replace(q=refresh(problem, state.sites) if is_rebuilt(problem, table) else q)
+
+
+def is_rebuilt(problem: Problem, table: Table) -> bool:
+    """Whether q is made anew from the sites after the visits of a table."""
+    return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size))
+
+
 def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
@@ -196,17 +220,14 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
         order_key = derived(key, schedule.random, len(problem.groups), number, state.sweep)
         group_key = derived(key, group.moments.random, number)
         tables = schedule.visits(number, group.size, order_key, mismatch)
-        for table, free in itertools.product(tables, schedule.parts(group.family)):
-            visits = Visits(table, free)
-            if table.shape[0] == 1 and table.shape[1] > 1:
-                q, rows, seen = visit_together(problem, method, group, number, state, visits, group_key)
-                state, rebuilt = recorded(method, group, number, state._replace(q=q), table, rows, *seen), True
-                continue
-            q, rows, seen = visit_in_windows(problem, method, group, number, state, visits, group_key)
-            state = recorded(method, group, number, state, table, rows, *seen)
-            # A pass in windows leaves no q of its own.
-            rebuilt = bool(problem.posterior.window_sizes(table.size))
-            state = state._replace(q=refresh(problem, state.sites) if rebuilt else q)
+        for free in schedule.parts(group.family):
+            visited = partial(pass_over, problem, method, number, group_key, free)
+            if len(tables) > 1 and len({table.shape for table in tables}) == 1:
+                # One program for all of them.
+                state, _ = jax.lax.scan(lambda s, t, go=visited: (go(s, t), None), state, jnp.stack(tables))
+            else:
+                state = reduce(visited, tables, state)
+        rebuilt = all(is_rebuilt(problem, table) for table in tables)
     if not rebuilt:
         state = state._replace(q=refresh(problem, state.sites))
 

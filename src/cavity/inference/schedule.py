@@ -53,7 +53,7 @@ class ThereAndBack(Schedule):
 
     def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         there = np.arange(size)[:, None]
-        return (there,) if size < 2 else (there, there[-2::-1])
+        return (there,) if size < 2 else (there, there[::-1])
 
 
 @dataclass(frozen=True)
