@@ -6,10 +6,12 @@ import os
 import tempfile
 from pathlib import Path
 
-# Most of the time here is spent compiling small programs once: quick code generation is worth more than quick code.
+# Most of the time here is spent compiling small programs once: quick code generation is worth more than quick code,
+# and a program cut in parts for threads to compile takes longer on the one core it has.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false",
+    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false "
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 # Two test processes share two cores: more threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

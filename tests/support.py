@@ -1,6 +1,35 @@
-"""What several tests need: data of the thesis's kind and a reference posterior that shares nothing with the library."""
+"""What several tests need: data of the thesis's kind, a reference posterior that shares nothing with the library."""
 
+import dataclasses
+import functools
+from typing import Any
+
+import jax
 import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A family or factor whose methods are compiled as wholes, as inside the package.
+
+    Called as they are, every operation in them is a program of its own, which takes as long to compile as the whole.
+    """
+
+    part: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return compiled_method(self.part, name)
+
+
+@functools.cache
+def compiled_method(part: Any, name: str) -> Any:
+    """The method of that name, compiled once for all tests; what is not a method is handed out as it is."""
+    method = getattr(part, name)
+    if not callable(method):
+        return method
+    return jax.jit(method, static_argnames=[name for name in ("shape",) if name in method.__annotations__])
 
 
 def normal(x, mean, variance):

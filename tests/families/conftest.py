@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support import Compiled
 
 from cavity.families import (
     Beta,
@@ -34,4 +35,4 @@ MEMBERS = {
 def member(request):
     """(family, natural parameters, natural parameters of another member)."""
     family, eta, other = request.param
-    return family, np.array(eta), np.array(other)
+    return Compiled(family), np.array(eta), np.array(other)

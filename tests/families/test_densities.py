@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
+from support import Compiled
 
 from cavity.families import (
     Beta,
@@ -48,6 +49,7 @@ SCIPY = {
 @pytest.mark.parametrize("name", SCIPY)
 def test_log_density_entropy_mean_and_covariance_match_scipy(name):
     family, eta, reference = SCIPY[name]
+    family = Compiled(family)
     x = reference.rvs(size=20, random_state=0)
     logpdf = np.array([np.squeeze(reference.logpdf(v)) for v in x])
     np.testing.assert_allclose(family.log_density(eta, x), logpdf, rtol=1e-10)
@@ -110,7 +112,7 @@ def test_draws_have_the_expected_statistics(member):
 def test_moments_are_the_gradient_of_the_log_partition(member):
     family, eta, _ = member
     mu = np.asarray(family.moments(eta))
-    slope = np.asarray(jax.grad(family.log_partition)(eta))[: len(mu)]
+    slope = np.asarray(jax.jit(jax.grad(family.part.log_partition))(eta))[: len(mu)]
     np.testing.assert_allclose(slope, mu, rtol=1e-12)
 
 
@@ -126,8 +128,8 @@ def test_kl_and_distance_against_sums_over_draws(member):
 
 def test_distance_is_a_number_of_standard_deviations():
     eta, other = np.array([2.5, 0.8]), np.array([2.6, 0.7])
-    for family in (Beta(), Gamma()):
-        spread = np.sqrt(np.diag(np.asarray(jax.jacfwd(family.moments)(eta))))
+    for family in (Compiled(Beta()), Compiled(Gamma())):
+        spread = np.sqrt(np.diag(np.asarray(jax.jit(jax.jacfwd(family.part.moments))(eta))))
         spread = np.where(spread > 0, spread, np.sqrt(2.5) / 0.8)  # ∂(−a/β)/∂β is the variance of x
         expected = np.max(np.abs(family.moments(eta) - family.moments(other)) / spread)
         assert float(family.distance(eta, other)) == pytest.approx(float(expected), rel=1e-12)
@@ -154,7 +156,7 @@ def test_distance_of_large_equal_means_has_no_noise():
     ],
 )
 def test_improper_members_are_recognised(family, good, bad):
-    good, bad = np.array(good), np.array(bad)
+    family, good, bad = Compiled(family), np.array(good), np.array(bad)
     assert bool(family.is_proper(good))
     assert not bool(family.is_proper(bad))
     assert float(family.distance(good, bad)) == np.inf
@@ -181,7 +183,7 @@ def test_batches_equal_single_calls(member):
 
 
 def test_float64_numpy_comes_back_outside_the_scope(member):
-    family, eta, other = member
+    family, eta, other = member[0].part, *member[1:]
     inside = {name: getattr(family, name)(eta) for name in ("log_partition", "moments", "entropy")}
     inside |= {"kl": family.kl(eta, other), "natural": family.natural(family.moments(eta))}
     with jax.enable_x64(False):
@@ -208,7 +210,7 @@ shape = st.floats(-6, 8).map(lambda e: 10**e)
 def test_divergence_is_never_negative_and_grows_along_a_line(eta, other, fraction):
     eta, other = np.array(eta), np.array(other)
     between = eta + fraction * (other - eta)
-    for family in (Beta(), Gamma(), Gaussian()):
+    for family in map(Compiled, (Beta(), Gamma(), Gaussian())):
         near, far = float(family.kl(eta, between)), float(family.kl(eta, other))
         assert 0 <= near <= far * (1 + 1e-9)
         assert float(family.distance(eta, eta)) == 0

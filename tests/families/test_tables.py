@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import Compiled
 
 from cavity.families import (
     Beta,
@@ -47,12 +48,12 @@ def group(request):
     cases = GROUPS[request.param]
     name, size = request.param
     table = {key: np.array([case[key] for case in cases]) for key in cases[0] if key not in ("family", "at")}
-    return MAKE[name](size), table, cases[0].get("at", slice(None))
+    return Compiled(MAKE[name](size)), table, cases[0].get("at", slice(None))
 
 
 def slack(family, eta):
     """Units in the last place allowed: a handful, and the condition number where a matrix must be inverted."""
-    if not isinstance(family, FullGaussian):
+    if not isinstance(family.part, FullGaussian):
         return 20 * EPS
     return 20 * EPS * np.max(np.linalg.cond(np.asarray(family.precision(eta))))
 
@@ -71,7 +72,7 @@ def test_relative_accuracy(group, name):
     family, table, at = group
     truth = table[name]
     if truth.size == 0:  # a million numbers a member are not tabulated; the formula is short enough to write again
-        assert name == "covariance" and isinstance(family, Dirichlet)
+        assert name == "covariance" and isinstance(family.part, Dirichlet)
         share = table["eta"] / table["eta"].sum(axis=1, keepdims=True)
         truth = np.einsum("ni,ij->nij", share, np.eye(share.shape[1])) - share[:, :, None] * share[:, None, :]
         truth = truth / (table["eta"].sum(axis=1) + 1)[:, None, None]
