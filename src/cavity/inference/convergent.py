@@ -36,8 +36,9 @@ def settle(problem: Problem, method: Method, init: Start, key: jax.Array) -> tup
 
 def judged(problem: Problem, method: Method, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
     """The solution that given sites make, with the status their own measurement supports."""
-    state, report, evidence = settle(problem, method, Start(sites), key)
-    return to_numpy(close(problem, method, state, report, evidence, unfinished))
+    state, report, evidence = settle(problem, method.as_compiled(), Start(sites), key)
+    solution = to_numpy(close(problem, method, state, report, evidence, unfinished))
+    return dataclasses.replace(solution, residuals=solution.residuals[: method.max_sweeps])
 
 
 def can_solve(problem: Problem) -> bool:
@@ -50,7 +51,7 @@ def newton(problem: Problem, method: Method, sites: tuple[jax.Array, ...], key: 
     """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one."""
     if not can_solve(problem):
         return None
-    ended = polish(problem, method, Start(sites), key)
+    ended = polish(problem, method.as_compiled(), Start(sites), key)
     if not float(ended.largest) <= method.tol:
         return None
     found = judged(problem, method, ended.sites, key, Status.MAX_SWEEPS)
@@ -68,7 +69,7 @@ def converge(problem: Problem, method: DoubleLoop, init: Start | None, key: jax.
         )
     began, rule = time.perf_counter(), method.measure
     sites = flat_sites(problem, key) if init is None else init.sites
-    first, _, _ = settle(problem, rule, Start(sites), key)
+    first, _, _ = settle(problem, rule.as_compiled(), Start(sites), key)
     gamma, residuals = marginals_of(problem, first.q), []
 
     def told(solution: Solution) -> Solution:

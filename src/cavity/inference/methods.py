@@ -1,6 +1,6 @@
 """Methods: each is the one loop with other parts plugged in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import jax
@@ -10,10 +10,15 @@ from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
 from cavity.numerics import checks
 
+#: residuals that compiled programs have room for at least
+ROOM = 1024
+
 
 @dataclass(frozen=True)
 class Method:
-    """What the loop needs to know. Other values of damping, tolerance and relaxation weight compile nothing anew.
+    """What the loop needs to know.
+
+    Other values of damping, tolerance, relaxation weight and, up to 1024, `max_sweeps` compile nothing anew.
 
     damping: the step from the old site to the new one in natural parameters, 1 for the full step.
     schedule: None leaves it to the problem; most are visited in order.
@@ -48,6 +53,14 @@ class Method:
     def single_pass(self) -> bool:
         """Whether one sweep is the whole method, so that no fixed point is sought."""
         return self.name == "ADF"
+
+    def as_compiled(self) -> "Method":
+        """Itself as compiled programs need to know it, so that methods that differ in nothing else share them.
+
+        Who drives a program counts the sweeps; it only has to have room for their residuals.
+        """
+        room = max(ROOM, 1 << (self.max_sweeps - 1).bit_length())
+        return replace(self, name=self.name if self.single_pass else "EP", max_sweeps=room)
 
     def __str__(self) -> str:
         """The method in words; a power or damping other than the usual one is named."""

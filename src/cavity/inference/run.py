@@ -50,9 +50,9 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
 
     An interruption ends the run after the chunk it meets.
     """
-    began = time.perf_counter()
+    began, compiled = time.perf_counter(), method.as_compiled()
     problem = up_to_date(problem)
-    state = begin(problem, method, init, key)
+    state = begin(problem, compiled, init, key)
     callback = limits.callback
     # Somebody who listens is handed every state, so it must outlive the next chunk.
     advance = advance_in_place if callback is None else advance_anew
@@ -63,7 +63,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
         interrupted = False
         try:
             # The list takes the result before an interruption can come between: what it replaces is gone by then.
-            arrived[:] = map(partial(advance, problem, method, last_sweep=last, key=key), (state,))
+            arrived[:] = map(partial(advance, problem, compiled, last_sweep=last, key=key), (state,))
             jax.block_until_ready(arrived)
         except KeyboardInterrupt:
             interrupted = True  # what has begun is short and is waited for below
@@ -79,7 +79,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
         if not bool(state.finished) and done < method.max_sweeps:
             ended = Status.INTERRUPTED if interrupted else Status.TIME_BUDGET if limits.passed else Status.RUNNING
             if ended is Status.RUNNING and limits.impatient is not None and done % PATIENCE == 0:
-                ended = Status.STALLED if limits.impatient(np.asarray(state.residuals[:done])) else ended
+                ended = Status.STALLED if limits.impatient(np.asarray(state.residuals)[:done]) else ended
         if callback is None and ended is Status.RUNNING:
             # The first chunk's time holds the compilation, so it can only make the second one too short.
             # Longer chunks measure less often; one that was short enough is doubled at least.
