@@ -14,6 +14,7 @@ import numpy as np
 
 from cavity.families.base import Family, Tilted
 from cavity.numerics import checks
+from cavity.numerics.trees import register
 
 F = TypeVar("F", bound=type)
 
@@ -30,7 +31,7 @@ def factor(cls: F) -> F:
     fields = dataclasses.fields(cls)
     meta = [f.name for f in fields if f.metadata.get("static", False)]
     leaves = [f.name for f in fields if f.name not in meta]
-    jax.tree_util.register_dataclass(cls, data_fields=leaves, meta_fields=meta)
+    register(cls, leaves, meta)
     return cls
 
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import jax
-
 from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
 from cavity.numerics import checks
+from cavity.numerics.trees import register
 
 #: residuals that compiled programs have room for at least
 ROOM = 1024
@@ -70,9 +69,7 @@ class Method:
         return f"{self.name}{power}{damped}"
 
 
-jax.tree_util.register_dataclass(
-    Method, data_fields=["projection", "damping", "tol"], meta_fields=["name", "schedule", "power", "max_sweeps"]
-)
+register(Method, data_fields=["projection", "damping", "tol"], meta_fields=["name", "schedule", "power", "max_sweeps"])
 
 
 def ADF(*, schedule: Schedule | None = None, projection: Projection = Matched()) -> Method:
@@ -176,7 +173,7 @@ class DoubleLoop:
         return "ConvergentEP" + (f"({self.power:g})" if self.power != 1 else "")
 
 
-jax.tree_util.register_dataclass(DoubleLoop, data_fields=[], meta_fields=["power", "max_sweeps", "tol"])
+register(DoubleLoop, data_fields=[], meta_fields=["power", "max_sweeps", "tol"])
 
 
 def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8) -> DoubleLoop:

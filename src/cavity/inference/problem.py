@@ -17,6 +17,7 @@ from cavity.inference.schedule import InOrder, Schedule
 from cavity.inference.shortcut import Shortcut
 from cavity.moments.base import Moments
 from cavity.numerics.precision import is_traced
+from cavity.numerics.trees import register
 from cavity.posteriors.base import Posterior
 
 IN_ORDER = InOrder()
@@ -110,11 +111,9 @@ def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
         raise ValueError(f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}.")
 
 
-jax.tree_util.register_dataclass(
+register(
     SiteGroup,
     data_fields=["factor", "data", "multiplicity"],
     meta_fields=["family", "moments", "scope", "at_most_one"],
 )
-jax.tree_util.register_dataclass(
-    Problem, data_fields=["prior", "groups", "predictor"], meta_fields=["posterior", "schedule", "shortcut"]
-)
+register(Problem, data_fields=["prior", "groups", "predictor"], meta_fields=["posterior", "schedule", "shortcut"])

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
+from cavity.numerics.trees import register
 
 
 class Integrals(NamedTuple):
@@ -49,7 +50,7 @@ def projection(*traced: str) -> Callable[[P], P]:
     def make(cls: P) -> P:
         cls = dataclasses.dataclass(frozen=True)(cls)
         static = [field.name for field in dataclasses.fields(cls) if field.name not in traced]
-        jax.tree_util.register_dataclass(cls, data_fields=list(traced), meta_fields=static)
+        register(cls, traced, static)
         return cls
 
     return make

@@ -14,6 +14,7 @@ from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, FIXED_POINTS, Rung, Status
 from cavity.numerics.precision import float64, is_traced, to_numpy
+from cavity.numerics.trees import register
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,6 +240,6 @@ class Solution:
         )
 
 
-jax.tree_util.register_dataclass(
+register(
     Solution, data_fields=[f.name for f in dataclasses.fields(Solution) if f.name != "rungs"], meta_fields=["rungs"]
 )
