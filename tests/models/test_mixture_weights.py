@@ -96,7 +96,7 @@ def test_one_observation_of_a_known_component_is_conjugate():
 @pytest.mark.parametrize("components", [3, 4])
 def test_several_components_against_the_exact_answer(components):
     rng = np.random.default_rng(components)
-    table = rng.gamma(1.0, size=(12, components))
+    table = rng.gamma(1.0, size=(20, components))
     problem = cv.models.mixture_weights(table, prior=0.7)
     solution, truth = cv.infer(problem), exact(problem)
     assert solution.converged
