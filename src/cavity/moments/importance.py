@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 from cavity.families.product import Product
+from cavity.families.whitened import dimension, is_gaussian, tilted, whiten
 from cavity.moments.base import Info, Moments
 from cavity.moments.expected import cavity_statistics, matched_statistics
-from cavity.moments.whitened import dimension, is_gaussian, tilted, whiten
 
 
 class Proposal(Protocol):

@@ -10,19 +10,17 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
+from cavity.families.unconstrained import is_unconstrained, line
+from cavity.families.whitened import dimension, is_gaussian, tilted, whiten, whitened_moments
 from cavity.moments.base import Info, Moments
 from cavity.moments.expected import cavity_statistics
-from cavity.moments.unconstrained import is_unconstrained, line
-from cavity.moments.whitened import Frame, dimension, is_gaussian, tilted, whiten
 from cavity.numerics.product_rule import evaluations, integrate_product
-from cavity.numerics.quadrature import EVALUATIONS, Integral, integrate
+from cavity.numerics.quadrature import EVALUATIONS, integrate, log_abs
 
 #: dimension up to which a product rule is affordable
 LARGEST = 3
 #: points per axis by default
 ORDERS = {2: 41, 3: 25}
-
-EPS = 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -111,38 +109,6 @@ def check(family: Family) -> None:
             f"sites; found {family!r}. Use cavity.Enumeration() for discrete variables, "
             "else cavity.Importance(draws=10_000)."
         )
-
-
-def whitened_moments(rule: Integral, slopes: jax.Array, frame: Frame) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(mean μ, covariance S, S − I) in the cavity's units; μ and S − I by whichever of two routes keeps more digits.
-
-    From moments: μ = E[z], S = E[(z − μ)(z − μ)ᵀ]; S − I cancels for a site weak against its cavity. From slopes
-    g = ∇ log t^power, by parts: μ = E[g], S − I = Cov(z, g), which does not cancel but is wrong where t jumps. The
-    slopes are used where both agree within the error of the first route, so a wrong one does no harm.
-    """
-    weights = jnp.exp(rule.log_weights)
-    found = rule.log_z > -jnp.inf
-    mean = weights @ rule.nodes
-    deviation = rule.nodes - mean
-    eye = jnp.eye(mean.size)
-    spread = jnp.where(found, (weights[:, None] * deviation).T @ deviation, eye)
-    slopes = jnp.where(weights[:, None] > 0, slopes, 0.0)
-    mean_slope = weights @ slopes
-    product = (weights[:, None] * deviation).T @ (slopes - mean_slope)
-
-    # What x = mean + root z loses to rounding moves log t by its slope.
-    position = EPS * jnp.sum((weights @ jnp.abs(slopes)) * jnp.abs(frame.mean) / jnp.diagonal(frame.root))
-    sd = jnp.sqrt(jnp.diagonal(spread))
-    bar = 4.0 * (rule.error * sd + EPS * jnp.abs(mean)) + position
-    bars = 4.0 * (jnp.outer(sd, sd) * rule.error + EPS * (eye + jnp.outer(jnp.abs(mean), sd))) + position * jnp.max(sd)
-    agreed = jnp.abs(mean_slope - mean) <= bar
-    change = jnp.where(jnp.abs(product - (spread - eye)) <= bars, product, spread - eye)
-    return jnp.where(agreed, mean_slope, mean), spread, jnp.where(found, 0.5 * (change + change.T), 0.0)
-
-
-def log_abs(values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(log |values|, signs), the form in which `integrate` takes its tests."""
-    return jnp.log(jnp.abs(values)), jnp.sign(values)
 
 
 def constrained(

@@ -113,6 +113,11 @@ def no_tests(u: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.zeros((0,)), jnp.zeros((0,))
 
 
+def log_abs(values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(log |values|, signs), the form in which `integrate` takes its tests."""
+    return jnp.log(jnp.abs(values)), jnp.sign(values)
+
+
 def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array | None = None) -> Integral:
     """∫ exp(log_f(u)) du for a scalar function; NaN and +inf count as −inf.
 

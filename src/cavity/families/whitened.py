@@ -18,9 +18,12 @@ from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian, symmetrise
 from cavity.families.gaussian import Gaussian
 from cavity.families.multivariate import AxisAligned
+from cavity.numerics.quadrature import Integral
 
 #: smallest tilted variance in units of the cavity's; a sharper tilted distribution is a point to double precision
 SHARPEST = 1e-30
+
+EPS = 2.0**-52
 
 
 class Frame(NamedTuple):
@@ -57,6 +60,33 @@ def whiten(family: Any, cavity: jax.Array) -> Frame:
     tau = jnp.broadcast_to(jnp.where(proper, tau, 1.0), (size,))
     mean = jnp.where(proper, nu, 0.0) / tau
     return Frame(mean, jnp.diag(1.0 / jnp.sqrt(tau)), proper)
+
+
+def whitened_moments(rule: Integral, slopes: jax.Array, frame: Frame) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(mean μ, covariance S, S − I) in the cavity's units; μ and S − I by whichever of two routes keeps more digits.
+
+    From moments: μ = E[z], S = E[(z − μ)(z − μ)ᵀ]; S − I cancels for a site weak against its cavity. From slopes
+    g = ∇ log t^power, by parts: μ = E[g], S − I = Cov(z, g), which does not cancel but is wrong where t jumps. The
+    slopes are used where both agree within the error of the first route, so a wrong one does no harm.
+    """
+    weights = jnp.exp(rule.log_weights)
+    found = rule.log_z > -jnp.inf
+    mean = weights @ rule.nodes
+    deviation = rule.nodes - mean
+    eye = jnp.eye(mean.size)
+    spread = jnp.where(found, (weights[:, None] * deviation).T @ deviation, eye)
+    slopes = jnp.where(weights[:, None] > 0, slopes, 0.0)
+    mean_slope = weights @ slopes
+    product = (weights[:, None] * deviation).T @ (slopes - mean_slope)
+
+    # What x = mean + root z loses to rounding moves log t by its slope.
+    position = EPS * jnp.sum((weights @ jnp.abs(slopes)) * jnp.abs(frame.mean) / jnp.diagonal(frame.root))
+    sd = jnp.sqrt(jnp.diagonal(spread))
+    bar = 4.0 * (rule.error * sd + EPS * jnp.abs(mean)) + position
+    bars = 4.0 * (jnp.outer(sd, sd) * rule.error + EPS * (eye + jnp.outer(jnp.abs(mean), sd))) + position * jnp.max(sd)
+    agreed = jnp.abs(mean_slope - mean) <= bar
+    change = jnp.where(jnp.abs(product - (spread - eye)) <= bars, product, spread - eye)
+    return jnp.where(agreed, mean_slope, mean), spread, jnp.where(found, 0.5 * (change + change.T), 0.0)
 
 
 def tilted(
