@@ -5,6 +5,7 @@ from cavity.factors.clutter import Clutter
 from cavity.factors.custom import from_log_density, from_log_z
 from cavity.factors.equality import Equality
 from cavity.factors.gaussian import Gaussian
+from cavity.factors.gaussian_precision import GaussianPrecision
 from cavity.factors.linear import InnerProduct, Linear
 from cavity.factors.logistic import Logistic
 from cavity.factors.mixture import Mixture
@@ -22,6 +23,7 @@ __all__ = [
     "Equality",
     "Factor",
     "Gaussian",
+    "GaussianPrecision",
     "InnerProduct",
     "Linear",
     "Logistic",

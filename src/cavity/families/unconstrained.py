@@ -20,20 +20,30 @@ from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.gamma import Gamma
+from cavity.numerics.differences import log_excess
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, trigamma
 from cavity.numerics.inverses import gamma_shape
+from cavity.numerics.shape_steps import dirichlet_shape_step, gamma_shape_step
 
 Function = Callable[[jax.Array], jax.Array]
+
+#: error of the cavity's own integral up to which points made for the tilted distribution serve the cavity too
+COVERED = 1e-9
 
 
 class Line(NamedTuple):
     """A cavity as a density of u on the line.
 
+    centre, scale: E[t] and sd[t], t = centre + scale u. size: what multiplies the depth of the log density below its
+    mode, a for Gamma(a, b) and a + b for Beta(a, b).
     coordinate: t. value: x as the factor sees it. log_density: of u. statistics: whose expectations are matched.
     position: u of a value x. natural: the member matched to weighted points u and their statistics, where the
     points know more than the rounded statistics.
     """
 
+    centre: jax.Array
+    scale: jax.Array
+    size: jax.Array
     coordinate: Function
     value: Function
     log_density: Function
@@ -102,7 +112,7 @@ def beta_line(cavity: jax.Array) -> Line:
     def position(x: jax.Array) -> jax.Array:
         return (jnp.log(x) - jnp.log1p(-x) - centre) / scale
 
-    return Line(coordinate, value, log_density, statistics, position)
+    return Line(centre, scale, a + b, coordinate, value, log_density, statistics, position)
 
 
 def gamma_line(cavity: jax.Array) -> Line:
@@ -137,4 +147,49 @@ def gamma_line(cavity: jax.Array) -> Line:
         shape = gamma_shape(spread)
         return jnp.stack([shape, -shape / stats[1]])
 
-    return Line(coordinate, value, log_density, statistics, lambda x: (jnp.log(x) - centre) / scale, natural)
+    def position(x: jax.Array) -> jax.Array:
+        return (jnp.log(x) - centre) / scale
+
+    return Line(centre, scale, a, coordinate, value, log_density, statistics, position, natural)
+
+
+def matched(
+    family: Family, cavity: jax.Array, own: Line, u: jax.Array, log_weights: jax.Array, surprise: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(expected statistics, message) of a tilted distribution given by weighted points u of its cavity's line.
+
+    surprise: log of the tilted density over the cavity's at the points, log t − log Z.
+
+    Strong factors: the matched member, less the cavity. Weak ones, where that cancels: with the cavity's own weights
+    c = w exp(−surprise), Σ (w − c) T(u) are the changes of E[t] and of the expected depth of the log density below its
+    mode, divided by its size, and from these follow the steps of the shapes. With ε and s the two changes:
+
+        Gamma(a, b)   E[x] grows by the factor 1 + ε + s, log E[x] − E[log x] by log(1 + ε + s) − ε,
+        Beta(a, b)    E[log x] grows by b ε/(a + b) − s, E[log(1 − x)] by −a ε/(a + b) − s.
+
+    This route is taken where the points integrate the cavity itself.
+    """
+    weights = jnp.exp(log_weights)
+    used = log_weights > -jnp.inf
+    stats = weights @ jnp.where(used[:, None], jax.vmap(own.statistics)(u), 0.0)
+    direct = (family.natural(stats) if own.natural is None else own.natural(u, weights, stats)) - cavity
+    before = jnp.where(used, jnp.exp(log_weights - surprise), 0.0)
+    near = used & (jnp.abs(surprise) < 1.0)
+    change = jnp.where(near, -weights * jnp.expm1(jnp.where(near, -surprise, 0.0)), weights - before)
+    marks = jnp.stack([own.scale * u, -jax.vmap(own.log_density)(u) / own.size], axis=-1)
+    marks = jnp.where((used & (weights + before > 0))[:, None], marks, 0.0)
+    rise, deeper = change @ (marks - before @ marks / jnp.sum(before))
+    weak = shape_steps(family, cavity, rise, deeper)
+    covered = (jnp.abs(jnp.sum(before) - 1.0) < COVERED) & jnp.all(jnp.isfinite(weak))
+    return stats, jnp.where(covered, weak, direct)
+
+
+def shape_steps(family: Family, cavity: jax.Array, rise: jax.Array, deeper: jax.Array) -> jax.Array:
+    """The message from the changes of E[t] and of the expected depth."""
+    a, b = cavity[0], cavity[1]
+    if isinstance(family, Gamma):
+        gain = rise + deeper
+        step = gamma_shape_step(a, deeper - log_excess(gain, 1.0 + gain))
+        return jnp.stack([step, b * (step / a - gain) / (1.0 + gain)])
+    share = cavity / (a + b)
+    return dirichlet_shape_step(cavity, jnp.stack([share[1], -share[0]]) * rise - deeper)

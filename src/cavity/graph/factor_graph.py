@@ -15,8 +15,8 @@ from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian_or_flat import GaussianOrFlat
+from cavity.graph.distributions import Distributions
 from cavity.graph.handles import Marginals, Variable
-from cavity.graph.relations import Relations
 from cavity.graph.wiring import Statement, assembled
 from cavity.moments.base import Moments
 from cavity.numerics import checks
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Size = int | tuple[int, ...] | None
 
 
-class FactorGraph(Relations):
+class FactorGraph(Distributions):
     """p(x) ∝ ∏ t(x_scope) over arrays of variables, each of one family; q is a product over all of them.
 
     Variables are made with their priors by `gaussian`, `vector`, `gamma`, `beta`, `dirichlet`, `categorical`, and by
-    relations such as `linear`; `add` connects any factor. An array of variables connected by one call
+    relations such as `linear` and `normal`; `add` connects any factor. An array of variables connected by one call
     is compiled as one group.
     """
 
