@@ -29,6 +29,8 @@ Function = Callable[[jax.Array], jax.Array]
 
 #: error of the cavity's own integral up to which points made for the tilted distribution serve the cavity too
 COVERED = 1e-9
+#: largest ∫ |tilted − cavity| of a weak factor
+WEAK = 0.5
 
 
 class Line(NamedTuple):
@@ -37,8 +39,7 @@ class Line(NamedTuple):
     centre, scale: E[t] and sd[t], t = centre + scale u. size: what multiplies the depth of the log density below its
     mode, a for Gamma(a, b) and a + b for Beta(a, b).
     coordinate: t. value: x as the factor sees it. log_density: of u. statistics: whose expectations are matched.
-    position: u of a value x. natural: the member matched to weighted points u and their statistics, where the
-    points know more than the rounded statistics.
+    position: u of a value x. top: log density at its mode. depth: expected depth below it, divided by the size.
     """
 
     centre: jax.Array
@@ -49,7 +50,8 @@ class Line(NamedTuple):
     log_density: Function
     statistics: Function
     position: Function
-    natural: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None = None
+    depth: jax.Array
+    top: jax.Array
 
 
 def is_unconstrained(family: Family) -> bool:
@@ -89,7 +91,7 @@ def beta_line(cavity: jax.Array) -> Line:
     centre = jnp.log(a) - jnp.log(b) + shift
     scale = jnp.sqrt(trigamma(a) + trigamma(b))
     x0, y0 = a / (a + b), b / (a + b)
-    constant = 0.5 * (jnp.log(a) + jnp.log(y0)) - HALF_LOG_2PI - binet(a) - binet(b) + binet(a + b)
+    top = 0.5 * (jnp.log(a) + jnp.log(y0)) - HALF_LOG_2PI - binet(a) - binet(b) + binet(a + b) + jnp.log(scale)
 
     def coordinate(u: jax.Array) -> jax.Array:
         return centre + scale * u
@@ -103,7 +105,7 @@ def beta_line(cavity: jax.Array) -> Line:
         near = jnp.clip(gap, -1.0, 1.0)
         close = -a * jnp.log1p(y0 * jnp.expm1(-near)) - b * jnp.log1p(x0 * jnp.expm1(near))
         far = -a * (softplus(-t) + jnp.log(x0)) - b * (softplus(t) + jnp.log(y0))
-        return jnp.where(jnp.abs(gap) <= 1.0, close, far) + constant + jnp.log(scale)
+        return jnp.where(jnp.abs(gap) <= 1.0, close, far) + top
 
     def statistics(u: jax.Array) -> jax.Array:
         t = coordinate(u)
@@ -112,7 +114,8 @@ def beta_line(cavity: jax.Array) -> Line:
     def position(x: jax.Array) -> jax.Array:
         return (jnp.log(x) - jnp.log1p(-x) - centre) / scale
 
-    return Line(centre, scale, a + b, coordinate, value, log_density, statistics, position)
+    depth = x0 * log_minus_digamma(a) + y0 * log_minus_digamma(b) - log_minus_digamma(a + b)
+    return Line(centre, scale, a + b, coordinate, value, log_density, statistics, position, depth, top)
 
 
 def gamma_line(cavity: jax.Array) -> Line:
@@ -121,7 +124,7 @@ def gamma_line(cavity: jax.Array) -> Line:
     shift = -log_minus_digamma(a)
     centre = jnp.log(a) - jnp.log(b) + shift
     scale = jnp.sqrt(trigamma(a))
-    constant = 0.5 * jnp.log(a) - HALF_LOG_2PI - binet(a) + jnp.log(scale)
+    top = 0.5 * jnp.log(a) - HALF_LOG_2PI - binet(a) + jnp.log(scale)
     tiny, largest = jnp.finfo(float).tiny, jnp.finfo(float).max
 
     def coordinate(u: jax.Array) -> jax.Array:
@@ -132,25 +135,16 @@ def gamma_line(cavity: jax.Array) -> Line:
 
     def log_density(u: jax.Array) -> jax.Array:
         gap = shift + scale * u
-        return a * (gap - jnp.expm1(gap)) + constant
+        return a * (gap - jnp.expm1(gap)) + top
 
     def statistics(u: jax.Array) -> jax.Array:
         # exp overflows only where the density is zero.
         return jnp.stack([coordinate(u), -jnp.minimum(jnp.exp(coordinate(u)), largest)])
 
-    def natural(u: jax.Array, weights: jax.Array, stats: jax.Array) -> jax.Array:
-        # log E[x] − E[log x] agree to all digits for large a; it is log(1 + E[e^τ − 1 − τ]) with τ = t − E[t].
-        gap = coordinate(u) - stats[0]
-        excess = weights @ jnp.where(weights > 0, jnp.expm1(gap) - gap, 0.0)
-        close = excess < 1.0
-        spread = jnp.where(close, jnp.log1p(jnp.where(close, excess, 0.0)), jnp.log(-stats[1]) - stats[0])
-        shape = gamma_shape(spread)
-        return jnp.stack([shape, -shape / stats[1]])
-
     def position(x: jax.Array) -> jax.Array:
         return (jnp.log(x) - centre) / scale
 
-    return Line(centre, scale, a, coordinate, value, log_density, statistics, position, natural)
+    return Line(centre, scale, a, coordinate, value, log_density, statistics, position, -shift, top)
 
 
 def matched(
@@ -160,36 +154,61 @@ def matched(
 
     surprise: log of the tilted density over the cavity's at the points, log t − log Z.
 
-    Strong factors: the matched member, less the cavity. Weak ones, where that cancels: with the cavity's own weights
-    c = w exp(−surprise), Σ (w − c) T(u) are the changes of E[t] and of the expected depth of the log density below its
-    mode, divided by its size, and from these follow the steps of the shapes. With ε and s the two changes:
+    The statistics themselves give a first guess of the matched member, whose digits are lost where the tilted
+    distribution is narrow, and the message's where it is weak. Then steps from a member whose moments are known are
+    better: by how much are E[t] and the expected depth of that member's log density below its mode, in units of its
+    size, larger than its own? With ε and s the two changes,
 
         Gamma(a, b)   E[x] grows by the factor 1 + ε + s, log E[x] − E[log x] by log(1 + ε + s) − ε,
         Beta(a, b)    E[log x] grows by b ε/(a + b) − s, E[log(1 − x)] by −a ε/(a + b) − s.
 
-    This route is taken where the points integrate the cavity itself.
+    The member is the first guess, or, of a weak factor, the cavity; its weights at the points are c = w exp(−surprise),
+    and the changes Σ (w − c) of both functions.
     """
     weights = jnp.exp(log_weights)
-    used = log_weights > -jnp.inf
+    used = weights > 0
     stats = weights @ jnp.where(used[:, None], jax.vmap(own.statistics)(u), 0.0)
-    direct = (family.natural(stats) if own.natural is None else own.natural(u, weights, stats)) - cavity
+    guess = gamma_guess(own.scale * u, weights, stats) if isinstance(family, Gamma) else family.natural(stats)
     before = jnp.where(used, jnp.exp(log_weights - surprise), 0.0)
     near = used & (jnp.abs(surprise) < 1.0)
     change = jnp.where(near, -weights * jnp.expm1(jnp.where(near, -surprise, 0.0)), weights - before)
-    marks = jnp.stack([own.scale * u, -jax.vmap(own.log_density)(u) / own.size], axis=-1)
-    marks = jnp.where((used & (weights + before > 0))[:, None], marks, 0.0)
-    rise, deeper = change @ (marks - before @ marks / jnp.sum(before))
-    weak = shape_steps(family, cavity, rise, deeper)
-    covered = (jnp.abs(jnp.sum(before) - 1.0) < COVERED) & jnp.all(jnp.isfinite(weak))
-    return stats, jnp.where(covered, weak, direct)
+    marks = jnp.where(used[:, None], shape_marks(own, u), 0.0)
+    weak_changes = change @ (marks - before @ marks / jnp.sum(before))
+
+    nearby = line(family, guess)
+    again = (own.centre - nearby.centre + own.scale * u) / nearby.scale
+    marks = jnp.where(used[:, None], shape_marks(nearby, again), 0.0)
+    near_changes = weights @ marks - jnp.stack([jnp.zeros(()), nearby.depth])
+
+    is_weak = (jnp.abs(jnp.sum(before) - 1.0) < COVERED) & (jnp.sum(jnp.abs(change)) < WEAK)
+    reference = jnp.where(is_weak, cavity, guess)
+    rise, deeper = jnp.where(is_weak, weak_changes, near_changes)
+    step = shape_steps(family, reference, rise, deeper, jnp.where(is_weak, guess - cavity, 0.0))
+    return stats, jnp.where(is_weak, step, guess - cavity + step)
 
 
-def shape_steps(family: Family, cavity: jax.Array, rise: jax.Array, deeper: jax.Array) -> jax.Array:
-    """The message from the changes of E[t] and of the expected depth."""
-    a, b = cavity[0], cavity[1]
+def gamma_guess(gap: jax.Array, weights: jax.Array, stats: jax.Array) -> jax.Array:
+    """The Gamma with the expected statistics of weighted points, t known up to a constant."""
+    # log E[x] − E[log x] agree to all digits for a large shape; it is log(1 + E[e^τ − 1 − τ]) with τ = t − E[t].
+    gap = gap - weights @ jnp.where(weights > 0, gap, 0.0)
+    excess = weights @ jnp.where(weights > 0, jnp.expm1(gap) - gap, 0.0)
+    close = excess < 1.0
+    spread = jnp.where(close, jnp.log1p(jnp.where(close, excess, 0.0)), jnp.log(-stats[1]) - stats[0])
+    shape = gamma_shape(spread)
+    return jnp.stack([shape, -shape / stats[1]])
+
+
+def shape_marks(own: Line, u: jax.Array) -> jax.Array:
+    """t − E[t] and the depth of the log density below its mode, divided by its size, at points u."""
+    return jnp.stack([own.scale * u, (own.top - jax.vmap(own.log_density)(u)) / own.size], axis=-1)
+
+
+def shape_steps(family: Family, eta: jax.Array, rise: jax.Array, deeper: jax.Array, start: jax.Array) -> jax.Array:
+    """The change of parameters from the changes of E[t] and of the expected depth."""
+    a, b = eta[0], eta[1]
     if isinstance(family, Gamma):
         gain = rise + deeper
-        step = gamma_shape_step(a, deeper - log_excess(gain, 1.0 + gain))
+        step = gamma_shape_step(a, deeper - log_excess(gain, 1.0 + gain), start[0])
         return jnp.stack([step, b * (step / a - gain) / (1.0 + gain)])
-    share = cavity / (a + b)
-    return dirichlet_shape_step(cavity, jnp.stack([share[1], -share[0]]) * rise - deeper)
+    share = eta / (a + b)
+    return dirichlet_shape_step(eta, jnp.stack([share[1], -share[0]]) * rise - deeper, start)

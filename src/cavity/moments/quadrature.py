@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
-from cavity.families.unconstrained import is_unconstrained, line
+from cavity.families.unconstrained import is_unconstrained, line, matched
 from cavity.families.whitened import dimension, is_gaussian, tilted, whiten, whitened_moments
 from cavity.moments.base import Info, Moments
-from cavity.moments.expected import cavity_statistics
+from cavity.moments.expected import cavity_statistics, matches_squares
 from cavity.numerics.product_rule import evaluations, integrate_product
 from cavity.numerics.quadrature import EVALUATIONS, integrate, log_abs
 
@@ -124,12 +124,12 @@ def constrained(
         None if marks is None else coordinate.position(marks),
     )
     found = proper & (rule.log_z > -jnp.inf)
-    weights = jnp.exp(rule.log_weights)
-    stats = weights @ jax.vmap(coordinate.statistics)(rule.nodes)
-    stats = jnp.where(found, stats, cavity_statistics(family, safe))
-    if coordinate.natural is None:
+    if matches_squares(family):
+        stats = jnp.exp(rule.log_weights) @ jax.vmap(coordinate.statistics)(rule.nodes)
         message = family.message(safe, stats)
     else:
-        message = coordinate.natural(rule.nodes, weights, stats) - safe
+        surprise = jax.vmap(lambda u: log_factor(coordinate.value(u)))(rule.nodes) - rule.log_z
+        stats, message = matched(family, safe, coordinate, rule.nodes, rule.log_weights, surprise)
+    stats = jnp.where(found, stats, cavity_statistics(family, safe))
     site = jnp.where(found, message, 0.0)
     return Tilted(jnp.where(found, rule.log_z, -jnp.inf), stats, site), {"error": jnp.where(found, rule.error, jnp.inf)}

@@ -13,17 +13,14 @@ from cavity.numerics.gamma_functions import (
     SHIFT,
     binet,
     digamma_difference,
-    expected_log,
-    log_minus_digamma,
     steps_up,
     trigamma,
     trigamma_difference,
     trigamma_excess,
 )
-from cavity.numerics.inverses import dirichlet_shapes, gamma_shape
 
-#: Newton steps on the equations of the changes, from the solution of those of the moments
-REFINEMENTS = 3
+#: Newton steps, from the solution of the equations of the moments
+REFINEMENTS = 4
 
 
 @jax.jit
@@ -53,25 +50,33 @@ def log_minus_digamma_step(a: jax.Array, step: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def gamma_shape_step(a: jax.Array, change: jax.Array) -> jax.Array:
-    """The step of a shape with φ(a + step) − φ(a) = change, φ(a) = log a − ψ(a) = log E[x] − E[log x]."""
-    step = gamma_shape(log_minus_digamma(a) + change) - a
-    for _ in range(REFINEMENTS):
+def gamma_shape_step(a: jax.Array, change: jax.Array, start: jax.Array) -> jax.Array:
+    """The step of a shape with φ(a + step) − φ(a) = change, φ(a) = log a − ψ(a) = log E[x] − E[log x].
+
+    By Newton's method from `start`, which must be near.
+    """
+
+    def refine(_round: jax.Array, step: jax.Array) -> jax.Array:
         residual = log_minus_digamma_step(a, step) - change
-        step = jnp.maximum(step + residual / trigamma_excess(a + step), 0.5 * (a + step) - a)
-    return step
+        return jnp.maximum(step + residual / trigamma_excess(a + step), 0.5 * (a + step) - a)
+
+    return jax.lax.fori_loop(0, REFINEMENTS, refine, start)
 
 
 @jax.jit
-def dirichlet_shape_step(a: jax.Array, change: jax.Array) -> jax.Array:
-    """The steps d with ψ(a_k + d_k) − ψ(Σ a + Σ d) larger than ψ(a_k) − ψ(Σ a) by change_k, on the last axis."""
+def dirichlet_shape_step(a: jax.Array, change: jax.Array, start: jax.Array) -> jax.Array:
+    """The steps d with ψ(a_k + d_k) − ψ(Σ a + Σ d) larger than ψ(a_k) − ψ(Σ a) by change_k, on the last axis.
+
+    By Newton's method from `start`, which must be near.
+    """
     total = jnp.sum(a, axis=-1, keepdims=True)
-    step = dirichlet_shapes(expected_log(a) + change) - a
-    for _ in range(REFINEMENTS):
+
+    def refine(_round: jax.Array, step: jax.Array) -> jax.Array:
         moved = jnp.sum(step, axis=-1, keepdims=True)
         residual = change + digamma_difference(a, step) - digamma_difference(total, moved)
-        step = jnp.maximum(step + newton_direction(a + step, residual), 0.5 * (a + step) - a)
-    return step
+        return jnp.maximum(step + newton_direction(a + step, residual), 0.5 * (a + step) - a)
+
+    return jax.lax.fori_loop(0, REFINEMENTS, refine, start)
 
 
 def newton_direction(a: jax.Array, residual: jax.Array) -> jax.Array:
