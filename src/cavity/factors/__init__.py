@@ -1,13 +1,17 @@
 """Exact terms of models: each says what it is, none knows how it is inferred."""
 
 from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor, static
+from cavity.factors.bernoulli import Bernoulli
+from cavity.factors.choice import Choice
 from cavity.factors.clutter import Clutter
 from cavity.factors.custom import from_log_density, from_log_z
 from cavity.factors.equality import Equality
+from cavity.factors.gamma_rate import GammaRate
 from cavity.factors.gaussian import Gaussian
 from cavity.factors.gaussian_precision import GaussianPrecision
 from cavity.factors.linear import InnerProduct, Linear
 from cavity.factors.logistic import Logistic
+from cavity.factors.logistic_link import LogisticLink
 from cavity.factors.mixture import Mixture
 from cavity.factors.ordinal import OrdinalProbit
 from cavity.factors.poisson import Poisson
@@ -19,14 +23,18 @@ from cavity.factors.tempered import Tempered
 from cavity.factors.truncation import Truncation
 
 __all__ = [
+    "Bernoulli",
+    "Choice",
     "Clutter",
     "Equality",
     "Factor",
+    "GammaRate",
     "Gaussian",
     "GaussianPrecision",
     "InnerProduct",
     "Linear",
     "Logistic",
+    "LogisticLink",
     "MissingClosedForm",
     "MissingDensity",
     "Mixture",

@@ -6,6 +6,7 @@ from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
+from cavity.families.gamma_or_flat import GammaOrFlat
 from cavity.families.gaussian import Gaussian
 from cavity.families.gaussian_or_flat import GaussianOrFlat
 from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
@@ -19,6 +20,7 @@ __all__ = [
     "Family",
     "FullGaussian",
     "Gamma",
+    "GammaOrFlat",
     "Gaussian",
     "GaussianOrFlat",
     "Product",

@@ -7,9 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from cavity.factors.base import Factor
+from cavity.factors.bernoulli import Bernoulli
+from cavity.factors.choice import Choice
+from cavity.factors.gamma_rate import Draw, GammaRate
 from cavity.factors.gaussian_precision import GaussianPrecision
+from cavity.factors.logistic_link import LogisticLink
 from cavity.families.base import Family
+from cavity.families.beta import Beta
+from cavity.families.categorical import Categorical
+from cavity.families.dirichlet import Dirichlet
 from cavity.families.gamma import Gamma
+from cavity.families.gamma_or_flat import GammaOrFlat
+from cavity.families.gaussian import Gaussian
 from cavity.graph.handles import Variable
 from cavity.graph.relations import Relations
 
@@ -40,6 +50,51 @@ class Distributions(Relations):
             known = numbers("out", out) - numbers("mean", mean)
         slots = widened((*ends, precision), shape)
         self.add(GaussianPrecision(), *slots, data=np.broadcast_to(known, shape))
+        return out
+
+    def logistic(self, z: Variable, out: Variable | None = None) -> Variable:
+        """out = σ(z) = 1/(1 + e^−z): the probability whose log odds are z. New ones are Beta(1, 1) variables."""
+        required("z", "logistic", z, Gaussian, "numbers need no relation")
+        shape = common_shape(z=z, out=out)
+        out = self.variables(Beta(), np.ones(2), size=shape) if out is None else out
+        required("out", "logistic", out, Beta, "it is the probability itself, what is drawn with it is bernoulli(out)")
+        self.add(LogisticLink(), *widened((out, z), shape))
+        return out
+
+    def bernoulli(self, p: Variable, out: Any = None) -> Any:
+        """out = 1 with probability p, else 0. Observed: numbers 0 and 1, or truth values."""
+        required("p", "bernoulli", p, Beta, "a known probability is graph.categorical([1 - p, p])")
+        return self.draw(Bernoulli(), Categorical(2), p, "p", out)
+
+    def choice(self, weights: Variable, out: Any = None) -> Any:
+        """out = k with probability weights[k]. Observed: the states, 0, 1, 2, …"""
+        required("weights", "choice", weights, Dirichlet, "known weights are graph.categorical(weights)")
+        states = weights.family.size
+        if out is not None and not isinstance(out, Variable) and not (numbers("out", out) < states).all():
+            raise ValueError(f"out of choice must be states below {states}; found {np.max(out)}.")
+        return self.draw(Choice(), Categorical(states), weights, "weights", out)
+
+    def draw(self, factor: Factor, family: Categorical, source: Variable, name: str, out: Any) -> Any:
+        """A state drawn with unknown probabilities."""
+        shape = common_shape(**{name: source, "out": out})
+        if out is None:
+            out = self.variables(family, np.zeros(family.size), size=shape)
+        if isinstance(out, Variable):
+            self.add(factor, *widened((out, source), shape))
+        else:
+            self.add(factor, *widened((source,), shape), data=np.broadcast_to(numbers("out", out), shape))
+        return out
+
+    def gamma_from(self, shape: Any, rate: Variable, out: Any = None) -> Any:
+        """out ~ Gamma(shape, rate), of mean shape/rate; shape: numbers above 0."""
+        required("rate", "gamma_from", rate, Gamma, "a known rate is graph.gamma(shape, rate)")
+        size = common_shape(shape=shape, rate=rate, out=out)
+        out = self.variables(GammaOrFlat(), GammaOrFlat().flat(), size=size) if out is None else out
+        drawn = isinstance(out, Variable)
+        slots = widened((out, rate) if drawn else (rate,), size)
+        value = np.ones(()) if drawn else numbers("out", out)
+        data = Draw(np.broadcast_to(numbers("shape", shape), size), np.broadcast_to(value, size))
+        self.add(GammaRate(), *slots, data=data)
         return out
 
 

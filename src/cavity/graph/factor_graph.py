@@ -13,7 +13,7 @@ from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
-from cavity.families.gamma import Gamma
+from cavity.families.gamma_or_flat import GammaOrFlat
 from cavity.families.gaussian_or_flat import GaussianOrFlat
 from cavity.graph.distributions import Distributions
 from cavity.graph.handles import Marginals, Variable
@@ -71,9 +71,13 @@ class FactorGraph(Distributions):
         return self.variables(family, family.from_mean(mean, covariance), size=size, name=name)
 
     @float64
-    def gamma(self, shape: Any, rate: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Positive numbers with prior Gamma(shape, rate), of mean shape/rate."""
-        family = Gamma()
+    def gamma(self, shape: Any = None, rate: Any = None, *, size: Size = None, name: str | None = None) -> Variable:
+        """Positive numbers with prior Gamma(shape, rate), of mean shape/rate; without them nothing is known of them."""
+        family = GammaOrFlat()
+        if (shape is None) != (rate is None):
+            raise ValueError("shape and rate are given both or neither.")
+        if shape is None:
+            return self.variables(family, family.flat(), size=size, name=name)
         eta = family.from_shape_rate(above_zero("shape", shape), above_zero("rate", rate))
         return self.variables(family, eta, size=size, name=name)
 

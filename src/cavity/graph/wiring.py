@@ -137,8 +137,14 @@ def assembled(priors: dict[Family, np.ndarray], statements: list[Statement], rea
         groups.append(SiteGroup(first.factor, data, family, first.moments, scope=scope))
         wires.append(jnp.asarray(np.concatenate([statement.rows for statement in own])))
     # Priors are normalised, so that the evidence is that of the data; what has no prior counts as 1.
-    constant = -sum(float(jnp.sum(family.log_partition(jnp.asarray(eta)))) for family, eta in priors.items())
+    constant = -sum(float(jnp.sum(log_mass(family, jnp.asarray(eta)))) for family, eta in priors.items())
     prior = GraphPrior(tuple(jnp.asarray(eta) for eta in priors.values()), tuple(wires), jnp.asarray(constant))
     sites = sum(group.size for group in groups)
     schedule = Parallel() if sites > ONE_BY_ONE else ThereAndBack()
     return Problem(prior, tuple(groups), Factorised(families), predictor=reader, schedule=schedule)
+
+
+def log_mass(family: Family, priors: jax.Array) -> jax.Array:
+    """log ∫ prior of every variable; 0 of discrete ones whose weights are all 1, which is no prior."""
+    found = family.log_partition(priors)
+    return jnp.where(jnp.any(priors != 0, axis=-1), found, 0.0) if isinstance(family, Categorical) else found
