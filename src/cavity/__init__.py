@@ -30,7 +30,7 @@ from cavity.inference.status import Status
 from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
 
 if TYPE_CHECKING:
-    from cavity import datasets
+    from cavity import datasets, learned
     from cavity.baselines import exact
     from cavity.estimators import (
         BayesPointMachine,
@@ -51,6 +51,7 @@ LATER = {
     "compare": "cavity.estimators",
     "datasets": "cavity",
     "exact": "cavity.baselines",
+    "learned": "cavity",
     "load": "cavity.estimators",
     "select_features": "cavity.estimators",
 }
@@ -112,6 +113,7 @@ __all__ = [
     "families",
     "infer",
     "kernels",
+    "learned",
     "load",
     "max_product",
     "models",
