@@ -56,6 +56,10 @@ class Factor:
         """log t(x) for one site's data."""
         raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")
 
+    def has_density(self, data: Any) -> bool:
+        """Whether `log_density` is that of a function of x; an exact relation between variables has none."""
+        return type(self).log_density is not Factor.log_density
+
     def is_log_concave(self) -> bool:
         """Whether log t is known to be concave in x whatever the data: a posterior of such factors has one mode."""
         return False

@@ -47,6 +47,9 @@ class Linear(Factor):
         if not is_traced(data) and not (np.asarray(data.weights) != 0).all():
             raise ValueError("weights of Linear must not be zero: leave out the variables that have no weight.")
 
+    def has_density(self, data: Any) -> bool:
+        return bool((np.asarray(data.variance) > 0).all())
+
     def log_density(self, x: Any, data: Any) -> jax.Array:
         parts = x if isinstance(x, tuple) else (x,)
         total = reduce(jnp.add, [data.weights[k] * part for k, part in enumerate(parts)]) + data.offset

@@ -88,7 +88,7 @@ def integrator(factor: Factor, family: Family, data: Any) -> Moments:
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)
     if has_closed_form(factor, family, one):
         return ClosedForm()
-    dense = type(factor).log_density is not Factor.log_density
+    dense = factor.has_density(data)
     slots = family.families if isinstance(family, Product) else (family,)
     if dense and all(isinstance(own, Categorical) for own in slots):
         return Enumeration()

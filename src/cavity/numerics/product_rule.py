@@ -57,8 +57,13 @@ def normalise(log_terms: jax.Array) -> tuple[jax.Array, jax.Array]:
     return log_z, jnp.where(found, jnp.exp(log_terms - jnp.where(found, log_z, 0.0)), 0.0)
 
 
-def integrate_product(log_f: Callable[[jax.Array], jax.Array], dimension: int, order: int) -> Integral:
-    """∫ exp(log_f(z)) dz for z of length `dimension`; NaN and +inf count as −inf. `order` is 4k + 1."""
+def integrate_product(
+    log_f: Callable[[jax.Array], jax.Array], dimension: int, order: int, reach: float = REACH
+) -> Integral:
+    """∫ exp(log_f(z)) dz for z of length `dimension`; NaN and +inf count as −inf. `order` is 4k + 1.
+
+    reach: of the final grid's axes, in units of the mass's spread.
+    """
 
     def clean(z: jax.Array) -> jax.Array:
         value = log_f(z)
@@ -79,7 +84,7 @@ def integrate_product(log_f: Callable[[jax.Array], jax.Array], dimension: int, o
 
     coarse = sinh_grid(dimension, LOCATE_ORDER[dimension], LOCATE_REACH, LOCATE_STRETCH)
     centre, root = jax.lax.fori_loop(0, LOCATE, search, (jnp.zeros(dimension), jnp.eye(dimension)))
-    fine = sinh_grid(dimension, order, REACH, STRETCH)
+    fine = sinh_grid(dimension, order, reach, STRETCH)
     nodes = centre + jnp.asarray(fine.points) @ root.T
     values = jax.vmap(clean)(nodes) + jnp.asarray(fine.log_weights)
     log_det = jnp.sum(jnp.log(jnp.diagonal(root)))

@@ -1,0 +1,112 @@
+"""Quadrature over two or three variables of mixed families, each on its own line."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import LOG_2PI, Gaussian
+from cavity.families.product import Product
+from cavity.families.unconstrained import Line, is_unconstrained, line, matched
+from cavity.families.whitened import Frame, tilted, whiten, whitened_moments
+from cavity.moments.base import Info
+from cavity.moments.expected import cavity_statistics, matches_squares
+from cavity.numerics.product_rule import integrate_product
+from cavity.numerics.quadrature import Integral
+
+#: points per axis by default
+ORDERS = {2: 65, 3: 41}
+#: ends of the axes, in units of the spread: the logarithm of a Gamma variable falls off exponentially only
+REACH = 20.0
+
+
+class Straight(NamedTuple):
+    """A Gaussian variable in its own units."""
+
+    family: Any
+    frame: Frame
+
+    def value(self, u: jax.Array) -> jax.Array:
+        """x as the factor sees it."""
+        return self.frame.value(u[None])[0]
+
+    def log_density(self, u: jax.Array) -> jax.Array:
+        """Of the cavity, in u."""
+        return -0.5 * (u**2 + LOG_2PI)
+
+    def hears(self, rule: Integral, slopes: jax.Array, surprise: jax.Array) -> tuple[jax.Array, ...]:
+        """Statistics and message from weighted points; the statistics of a factor that says nothing."""
+        column = rule._replace(nodes=rule.nodes[:, None])
+        said = tilted(self.family, self.frame, rule.log_z, *whitened_moments(column, slopes[:, None], self.frame))
+        return said.stats, said.site, jnp.zeros(2)
+
+
+class Curved(NamedTuple):
+    """A Beta, Gamma or two-component Dirichlet variable on its line; an improper cavity has a stand-in."""
+
+    family: Any
+    cavity: jax.Array
+    own: Line
+
+    def value(self, u: jax.Array) -> jax.Array:
+        """x as the factor sees it."""
+        return self.own.value(u)
+
+    def log_density(self, u: jax.Array) -> jax.Array:
+        """Of the cavity, in u."""
+        return self.own.log_density(u)
+
+    def hears(self, rule: Integral, slopes: jax.Array, surprise: jax.Array) -> tuple[jax.Array, ...]:
+        """Statistics and message from weighted points; the statistics of a factor that says nothing."""
+        heard = matched(self.family, self.cavity, self.own, rule.nodes, rule.log_weights, surprise)
+        return *heard, cavity_statistics(self.family, self.cavity)
+
+
+def is_joint(family: Family) -> bool:
+    """Whether the family is a product of two or three variables that `joint` integrates."""
+    if not isinstance(family, Product) or len(family.families) not in ORDERS:
+        return False
+    return all(
+        isinstance(own, Gaussian) or (is_unconstrained(own) and not matches_squares(own)) for own in family.families
+    )
+
+
+def joint(
+    log_factor: Callable[[Any], jax.Array], family: Product, cavity: jax.Array, order: int
+) -> tuple[Tilted, Info]:
+    """Moments of a factor of several variables times its cavities, by a product rule with `order` points per axis.
+
+    What each variable hears follows from the weighted points alone: Gaussian ones through moments or slopes in their
+    own direction, Beta and Gamma ones through the changes of their expected statistics, whichever keeps more digits.
+    """
+    slots = [slot(own, piece) for own, piece in zip(family.families, family.parts(cavity), strict=True)]
+    proper = family.is_proper(cavity)
+
+    def log_t(u: jax.Array) -> jax.Array:
+        return log_factor(tuple(own.value(u[k]) for k, own in enumerate(slots)))
+
+    def log_f(u: jax.Array) -> jax.Array:
+        return log_t(u) + jnp.sum(jnp.stack([own.log_density(u[k]) for k, own in enumerate(slots)]))
+
+    rule = integrate_product(log_f, len(slots), order, REACH)
+    found = proper & (rule.log_z > -jnp.inf)
+    values, slopes = jax.vmap(jax.value_and_grad(log_t))(rule.nodes)
+    answers = [
+        own.hears(rule._replace(nodes=rule.nodes[:, k]), slopes[:, k], values - rule.log_z)
+        for k, own in enumerate(slots)
+    ]
+    stats, site, silent = (jnp.concatenate(part) for part in zip(*answers, strict=True))
+    result = Tilted(
+        jnp.where(found, rule.log_z, -jnp.inf), jnp.where(found, stats, silent), jnp.where(found, site, 0.0)
+    )
+    return result, {"error": jnp.where(found, rule.error, jnp.inf)}
+
+
+def slot(family: Any, cavity: jax.Array) -> Straight | Curved:
+    """A variable on its line, so that nothing downstream of an improper cavity is NaN."""
+    if isinstance(family, Gaussian):
+        return Straight(family, whiten(family, cavity))
+    safe = jnp.where(family.is_proper(cavity), cavity, 1.0)
+    return Curved(family, safe, line(family, safe))
