@@ -46,7 +46,7 @@ def test_three_variables_against_gauss_rules():
     assert float(found.log_z) == pytest.approx(np.log(total), abs=1e-8)
     np.testing.assert_allclose(found.stats[:2], expected, atol=1e-8)
     assert float(-found.stats[5]) == pytest.approx((share * r).sum(), rel=1e-7)
-    assert float(info["error"]) < 1e-5
+    assert float(info["error"]) < 1e-4
     q = cavity + np.asarray(found.site)
     np.testing.assert_allclose(Beta().moments(q[2:4]), found.stats[2:4], rtol=1e-10)
     np.testing.assert_allclose(Gamma().moments(q[4:]), found.stats[4:], rtol=1e-10)

@@ -9,6 +9,7 @@ from cavity.factors.equality import Equality
 from cavity.factors.gamma_rate import GammaRate
 from cavity.factors.gaussian import Gaussian
 from cavity.factors.gaussian_precision import GaussianPrecision
+from cavity.factors.given import Given
 from cavity.factors.linear import InnerProduct, Linear
 from cavity.factors.logistic import Logistic
 from cavity.factors.logistic_link import LogisticLink
@@ -31,6 +32,7 @@ __all__ = [
     "GammaRate",
     "Gaussian",
     "GaussianPrecision",
+    "Given",
     "InnerProduct",
     "Linear",
     "Logistic",

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from cavity.factors.base import Factor
+from cavity.factors.given import Given, Known
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
@@ -15,7 +16,7 @@ from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma_or_flat import GammaOrFlat
 from cavity.families.gaussian_or_flat import GaussianOrFlat
-from cavity.graph.distributions import Distributions
+from cavity.graph.distributions import Distributions, common_shape, widened
 from cavity.graph.handles import Marginals, Variable
 from cavity.graph.wiring import Statement, assembled
 from cavity.moments.base import Moments
@@ -125,24 +126,32 @@ class FactorGraph(Distributions):
 
     # ------------------------------------------------------------ factors
 
-    def add(self, factor: Factor, *variables: Variable, data: Any = None, moments: Moments | None = None) -> None:
+    def add(self, factor: Factor, *variables: Any, data: Any = None, moments: Moments | None = None) -> None:
         """Connect variables by a factor, one site for each entry of their common shape.
 
         Args:
             factor: sees one value for each variable, a tuple where there are several, and its site's data.
-            variables: arrays that broadcast to one shape.
+            variables: arrays that broadcast to one shape. Arguments that are numbers, or arrays of them, are known: the
+                factor's log density sees them in their places, and only the variables are integrated.
             data: arrays whose leading axes are that shape, or broadcast to it.
             moments: how the factor is integrated; by default in closed form where it has one, else by enumeration or
                 quadrature where they work.
         """
         if not isinstance(factor, Factor):
             raise TypeError(f"factor must be one of cavity.factors or your own; found {type(factor).__name__}.")
-        if not variables or not all(isinstance(own, Variable) for own in variables):
-            raise TypeError("add takes a factor and the variables it sees, made by this graph.")
-        foreign = [own.name for own in variables if not self.holds(own)]
+        places = tuple(place for place, own in enumerate(variables) if not isinstance(own, Variable))
+        slots = tuple(own for own in variables if isinstance(own, Variable))
+        if not slots or not all(is_numeric(variables[place]) for place in places):
+            raise TypeError("add takes a factor and the variables it sees, made by this graph; some may be numbers.")
+        foreign = [own.name for own in slots if not self.holds(own)]
         if foreign:
             raise ValueError(f"{foreign[0]} is no variable of this graph.")
-        self.statements.append(Statement.of(factor, variables, data, moments))
+        if places:
+            shape = common_shape(**{f"argument {place}": own for place, own in enumerate(variables)})
+            known = tuple(np.broadcast_to(finite(f"argument {place}", variables[place]), shape) for place in places)
+            own = np.zeros(shape) if data is None else data
+            factor, slots, data = Given(factor, places), widened(slots, shape), Known(known, own)
+        self.statements.append(Statement.of(factor, tuple(slots), data, moments))
 
     def holds(self, variable: Variable) -> bool:
         """Whether a handle is of this graph."""
@@ -184,6 +193,14 @@ class GraphReader:
 def finite(name: str, value: Any) -> np.ndarray:
     """An array of numbers."""
     return np.asarray(checks.array(name, value, tuple(range(max(np.ndim(value), 0), np.ndim(value) + 1))), float)
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether an argument is a number or an array of numbers."""
+    try:
+        return np.asarray(value).dtype.kind in "biuf"
+    except ValueError:
+        return False
 
 
 def above_zero(name: str, value: Any) -> np.ndarray:

@@ -22,7 +22,7 @@ class Relations(ABC):
     """
 
     @abstractmethod
-    def add(self, factor: Factor, *variables: Variable, data: Any = None, moments: Moments | None = None) -> None: ...
+    def add(self, factor: Factor, *variables: Any, data: Any = None, moments: Moments | None = None) -> None: ...
 
     @abstractmethod
     def gaussian(
