@@ -102,7 +102,10 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[Si
             if len(scope) > 2:
                 own = span(tree, scope)
                 check_passes(table.shape, rounded(len(own.nodes)), graph.cardinalities)
-                spans.setdefault((group.shape, rounded(len(own.nodes))), []).append((table, scope, own))
+                # Axes in order of their lengths: (2, 3, 2) and (3, 2, 2) are compiled once.
+                order = np.argsort(table.shape, kind="stable")
+                turned, kind = table.transpose(order), (tuple(sorted(table.shape)), rounded(len(own.nodes)))
+                spans.setdefault(kind, []).append((turned, scope[order], own))
             elif tree.parent[scope[0]] != scope[1] and tree.parent[scope[1]] != scope[0]:
                 paths.append((table, walk(tree, int(scope[0]), int(scope[1]))))
     if not paths and not spans:
