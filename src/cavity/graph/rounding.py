@@ -74,10 +74,10 @@ def filled(tables: Tables, level: Levels) -> Tables:
     return Tables(tables.scopes[:, order], log_values.transpose(0, *(1 + order)), tables.numbers)
 
 
-def levels(shapes: list[tuple[tuple[int, ...], int]], kinds: list[int]) -> Levels:
+def levels(shapes: list[tuple[tuple[int, ...], int]], kinds: list[int], worth: int = WORTH) -> Levels:
     """Which numbers of states become which: neighbours are made one, the cheapest first, as long as that pays.
 
-    shapes: of the tables, with how many there are. The cost is the number of entries, and `WORTH` for every shape.
+    shapes: of the tables, with how many there are. The cost is the number of entries, and `worth` for every shape.
     """
 
     def cost(level: Levels) -> int:
@@ -87,7 +87,7 @@ def levels(shapes: list[tuple[tuple[int, ...], int]], kinds: list[int]) -> Level
             if len(new) > 1:
                 seen[new] = seen.get(new, 0) + count
         # In whole numbers that do not overflow.
-        return sum(count * int(np.prod(new, dtype=object)) for new, count in seen.items()) + WORTH * len(seen)
+        return sum(count * int(np.prod(new, dtype=object)) for new, count in seen.items()) + worth * len(seen)
 
     tried = [{k: k for k in kinds}]
     while len(tops := sorted(set(tried[-1].values()))) > 1:

@@ -9,7 +9,9 @@ import numpy as np
 from cavity.factors.table import OnPath, OnTree, Table
 from cavity.families.path import Path
 from cavity.families.tree import Subtree
+from cavity.graph.rounding import filled, levels
 from cavity.graph.spanning import Rooted, Span, Walk, maximal_tree, pair_information, preorder, rooted, span, walk
+from cavity.graph.tables import Tables
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import EveryNth, InOrder
 from cavity.moments.closed_form import ClosedForm
@@ -28,6 +30,9 @@ LARGEST_PASSES = 2**24
 
 #: blocks of sites a sweep visits one after another
 BLOCKS = 32
+
+#: entries of tables that are worth passing messages for to save one shape
+WORTH = 2**8
 
 #: edges of all paths, filled up, up to which they are kept together
 LITTLE = 50_000
@@ -95,6 +100,8 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[Si
     """Groups of the factors the tree does not hold: of two variables on paths, of more on the subtrees they span."""
     paths: list[tuple[np.ndarray, Walk]] = []
     spans: dict[tuple[Any, int], list[tuple[np.ndarray, Any, Span]]] = {}
+    larger = [(group.shape, len(group.scopes)) for group in graph.tables() if len(group.shape) > 2]
+    level = levels(larger, np.unique(graph.cardinalities).tolist(), WORTH)
     for group in graph.tables():
         if len(group.shape) < 2:
             continue
@@ -102,10 +109,9 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[Si
             if len(scope) > 2:
                 own = span(tree, scope)
                 check_passes(table.shape, rounded(len(own.nodes)), graph.cardinalities)
-                # Axes in order of their lengths: (2, 3, 2) and (3, 2, 2) are compiled once.
-                order = np.argsort(table.shape, kind="stable")
-                turned, kind = table.transpose(order), (tuple(sorted(table.shape)), rounded(len(own.nodes)))
-                spans.setdefault(kind, []).append((turned, scope[order], own))
+                wider = filled(Tables(scope[None], table[None], np.zeros(1, int)), level)
+                kind = (wider.shape, rounded(len(own.nodes)))
+                spans.setdefault(kind, []).append((wider.log_values[0], wider.scopes[0], own))
             elif tree.parent[scope[0]] != scope[1] and tree.parent[scope[1]] != scope[0]:
                 paths.append((table, walk(tree, int(scope[0]), int(scope[1]))))
     if not paths and not spans:
