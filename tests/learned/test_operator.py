@@ -85,6 +85,21 @@ def test_new_labels_compile_nothing(learned, caplog):
     assert not [line for line in caplog.messages if "compilation of jit(advance" in line]
 
 
+def test_a_noisy_oracle_is_not_asked_for_ever():
+    """A few hundred draws can never make a site as sure as this; the run ends, and says so."""
+    factor = just_in_time(Logistic(), oracle=cv.Importance(draws=400), tol_kl=1e-12)
+    x, y = regression(0)
+    problem = cv.models.latent_gaussian(y, factor, X=x, moments=cv.ClosedForm())
+    found = cv.infer(problem, cv.EP(schedule=cv.Parallel(), max_sweeps=2))
+    assert found.status == "nonfinite_factor"
+    assert 0 < factor.report().consults <= 2 * COUNT
+
+
+def test_one_operator_is_for_one_kind_of_sites(learned):
+    with pytest.raises(ValueError, match="make one for each kind"):
+        learned[0].current(Gaussian(), np.zeros((3, 2)))
+
+
 def test_bad_requests_are_refused():
     with pytest.raises(ValueError, match="tol_kl must be positive"):
         just_in_time(Logistic(), tol_kl=-1.0)

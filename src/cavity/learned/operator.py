@@ -60,9 +60,14 @@ class Operator:
 
     def known(self, family: Family, data: Any) -> Knowledge:
         """The latest knowledge; data: of one site."""
+        size, targets = inputs_of(family, family.uniform() + 1.0, data).shape[0], targets_of(family)
         if self.knowledge is None:
-            size = inputs_of(family, family.uniform() + 1.0, data).shape[0]
-            self.knowledge = ignorant(size, targets_of(family), self.capacity)
+            self.knowledge = ignorant(size, targets, self.capacity)
+        if (self.knowledge.inputs.shape[1], self.knowledge.scales.shape[0]) != (size, targets):
+            raise ValueError(
+                f"this operator has learned from sites of {self.knowledge.inputs.shape[1]} numbers and is asked about "
+                f"{size}: make one for each kind of variables and data."
+            )
         return self.knowledge
 
     def guesses(self, family: Family, cavities: jax.Array, data: Any) -> Guess:
@@ -70,8 +75,8 @@ class Operator:
         one = self.compiled("guess", family, jax.vmap(guess_with(family), in_axes=(None, 0, 0)))
         return one(self.known(family, jax.tree.map(lambda leaf: leaf[0], data)), cavities, data)
 
-    def ask(self, family: Family, cavities: jax.Array, data: Any, places: np.ndarray) -> np.ndarray:
-        """Labels of the sites at these places, learned; which of the answers were refused."""
+    def ask(self, family: Family, cavities: jax.Array, data: Any, places: np.ndarray) -> None:
+        """Labels of the sites at these places, learned."""
         self.key, own = jax.random.split(self.key)
         rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[places], (cavities, data))
         answers = self.oracle.answer(family, np.asarray(rows[0]), rows[1], own)
@@ -84,7 +89,6 @@ class Operator:
         new = Labels(np.asarray(inputs)[: len(places)][good], targets[good], answers.spread[good])
         self.labels = new if self.labels is None else self.labels.with_more(new)
         self.learn()
-        return np.logical_not(good)
 
     def learn(self) -> None:
         """New hyperparameters when the labels have doubled; then what the labels tell."""
@@ -177,7 +181,10 @@ class JustInTime(Factor):
 
     @float64
     def consulted(self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray) -> "JustInTime":
-        """After asking about so many of the silent sites that all of them can be predicted, or are refused."""
+        """After asking about so many of the silent sites that the others can be predicted, and about none twice.
+
+        An answer that was refused, or is too noisy to make its own site sure, is asked for again after the next sweep.
+        """
         data, operator = jax.tree.map(jnp.asarray, data), self.operator
         look = operator.compiled("inputs", family, jax.vmap(lambda c, d: inputs_of(family, c, d)))
         inputs = np.asarray(look(cavities, data))
@@ -192,4 +199,5 @@ class JustInTime(Factor):
                 inputs[open_], np.asarray(found.variance)[open_], np.asarray(found.expected_kl)[open_], operator, ROUND
             )
             places = open_[picks]
-            waiting[places[operator.ask(family, cavities, data, places)]] = False
+            operator.ask(family, cavities, data, places)
+            waiting[places] = False
