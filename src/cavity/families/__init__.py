@@ -6,10 +6,9 @@ from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
-from cavity.families.gamma_or_flat import GammaOrFlat
 from cavity.families.gaussian import Gaussian
-from cavity.families.gaussian_or_flat import GaussianOrFlat
 from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
+from cavity.families.or_flat import GammaOrFlat, GaussianOrFlat
 from cavity.families.product import Product
 
 __all__ = [

@@ -18,8 +18,8 @@ from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.gamma import Gamma
-from cavity.families.gamma_or_flat import GammaOrFlat
 from cavity.families.gaussian import Gaussian
+from cavity.families.or_flat import GammaOrFlat
 from cavity.graph.handles import Variable
 from cavity.graph.relations import Relations
 

@@ -14,8 +14,7 @@ from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
-from cavity.families.gamma_or_flat import GammaOrFlat
-from cavity.families.gaussian_or_flat import GaussianOrFlat
+from cavity.families.or_flat import GammaOrFlat, GaussianOrFlat
 from cavity.graph.distributions import Distributions, common_shape, widened
 from cavity.graph.handles import Marginals, Variable
 from cavity.graph.wiring import Statement, assembled

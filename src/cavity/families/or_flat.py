@@ -1,17 +1,23 @@
-"""The Gaussian of a variable that may not be known at all: what variables without a prior hold in a graph."""
+"""Families of variables that may not be known at all: what variables without a prior hold in a graph."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
+from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
 from cavity.numerics.precision import float64
 
+if TYPE_CHECKING:
+    from cavity.families.base import Family as Base
+else:
+    Base = object
 
-@dataclass(frozen=True)
-class GaussianOrFlat(Gaussian):
-    """A Gaussian, or the function 1 of eta = (0, 0), which is not normalised: its `log_partition` is 0 by convention.
+
+class OrFlat(Base):
+    """Adds the function 1, of eta = `flat`, which is not normalised: its `log_partition` is 0 by convention.
 
     With it log ∫ t × cavity counts a flat cavity as 1, and the evidence is that of the model in which the variable has
     no prior density.
@@ -19,7 +25,7 @@ class GaussianOrFlat(Gaussian):
 
     def is_flat(self, eta: jax.Array) -> jax.Array:
         """Whether nothing is known."""
-        return jnp.all(jnp.asarray(eta) == 0, axis=-1)
+        return jnp.all(jnp.asarray(eta) == self.flat(), axis=-1)
 
     @float64
     def is_allowed(self, eta: jax.Array) -> jax.Array:
@@ -28,11 +34,21 @@ class GaussianOrFlat(Gaussian):
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         flat = self.is_flat(eta)
-        safe = jnp.where(flat[..., None], jnp.array([0.0, 1.0]), jnp.asarray(eta))
-        return jnp.where(flat, 0.0, super().log_partition(safe))
+        proper = self.flat() + jnp.array([0.0, 1.0])
+        return jnp.where(flat, 0.0, super().log_partition(jnp.where(flat[..., None], proper, jnp.asarray(eta))))
 
     @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """0 between two that are flat."""
         both = self.is_flat(eta) & self.is_flat(other)
         return jnp.where(both, 0.0, super().distance(eta, other))
+
+
+@dataclass(frozen=True)
+class GaussianOrFlat(OrFlat, Gaussian):
+    """A Gaussian, or the function 1 of eta = (0, 0)."""
+
+
+@dataclass(frozen=True)
+class GammaOrFlat(OrFlat, Gamma):
+    """A Gamma, or the function 1 of eta = (1, 0)."""
