@@ -7,7 +7,8 @@ import pytest
 
 from cavity.factors.linear import Linear, Relation
 from cavity.families import Beta, Categorical, Gamma, Gaussian, GaussianOrFlat, Product
-from cavity.learned.simulation import SamplerError, Simulated
+from cavity.learned.sampling import SamplerError
+from cavity.learned.simulation import Simulated
 
 PAIR = Product((Gaussian(), Gaussian()))
 CAVITIES = np.array([[0.5, 1.0, 1.2, 0.8], [-1.0, 2.0, 3.0, 4.0]])
@@ -24,7 +25,7 @@ def exact(cavities):
 
 
 def test_a_noisy_line_is_the_linear_factor():
-    found = Simulated(noisy, 1, draws=2**14).answer(PAIR, CAVITIES, None, jax.random.key(0))
+    found = Simulated(noisy, 1, draws=2**14).answer(PAIR, CAVITIES, None, (), jax.random.key(0))
     for row, log_z, cavity, true in zip(found.projected, found.log_z, CAVITIES, exact(CAVITIES), strict=True):
         target = cavity + np.asarray(true.site)
         for mine, best in zip(np.split(row, 2), np.split(target, 2), strict=True):
@@ -36,8 +37,10 @@ def test_a_noisy_line_is_the_linear_factor():
 
 def test_far_cavities_are_found_by_further_tries():
     far = np.array([[0.0, 1.0, 12.0 * 4.0, 4.0]])  # the output is thought to be five deviations away from its forecast
-    assert np.isnan(Simulated(noisy, 1, draws=2**14, tries=1).answer(PAIR, far, None, jax.random.key(1)).log_z).all()
-    found = Simulated(noisy, 1, draws=2**14).answer(PAIR, far, None, jax.random.key(1))
+    assert np.isnan(
+        Simulated(noisy, 1, draws=2**14, tries=1).answer(PAIR, far, None, (), jax.random.key(1)).log_z
+    ).all()
+    found = Simulated(noisy, 1, draws=2**14).answer(PAIR, far, None, (), jax.random.key(1))
     target = far[0] + np.asarray(exact(far)[0].site)
     assert found.projected[0, 0] / found.projected[0, 1] == pytest.approx(target[0] / target[1], abs=0.1)
     assert float(found.log_z[0]) == pytest.approx(float(exact(far)[0].log_z), abs=0.2)
@@ -45,13 +48,15 @@ def test_far_cavities_are_found_by_further_tries():
 
 def test_hopeless_questions_are_refused():
     hopeless = np.array([[0.0, 1.0, 4e8, 4.0]])
-    found = Simulated(noisy, 1, draws=1024).answer(PAIR, hopeless, None, jax.random.key(1))
+    found = Simulated(noisy, 1, draws=1024).answer(PAIR, hopeless, None, (), jax.random.key(1))
     assert np.isnan(found.projected).all() and np.isnan(found.log_z).all()
 
 
 def test_an_output_of_which_nothing_is_known_hears_the_forecast():
     family = Product((Gaussian(), GaussianOrFlat()))
-    found = Simulated(noisy, 1, draws=2**14).answer(family, np.array([[0.5, 1.0, 0.0, 0.0]]), None, jax.random.key(2))
+    found = Simulated(noisy, 1, draws=2**14).answer(
+        family, np.array([[0.5, 1.0, 0.0, 0.0]]), None, (), jax.random.key(2)
+    )
     mean, variance = found.projected[0, 2] / found.projected[0, 3], 1 / found.projected[0, 3]
     assert mean == pytest.approx(2 * 0.5 + 0.3, abs=0.02) and variance == pytest.approx(4.0 + 0.5, rel=0.03)
     np.testing.assert_allclose(found.projected[0, :2], [0.5, 1.0], rtol=2e-3)
@@ -66,7 +71,7 @@ def test_other_families():
         return rate / (rate + 1.0 + switch)
 
     cavity = np.concatenate([[np.log(0.3), np.log(0.7), 0.0, 0.0], [3.0, 2.0], [2.0, 1.5]])
-    found = Simulated(program, 2, draws=2**14).answer(family, cavity[None], None, jax.random.key(3))
+    found = Simulated(program, 2, draws=2**14).answer(family, cavity[None], None, (), jax.random.key(3))
     from scipy import integrate, stats
 
     def mass(switch, test):
@@ -101,4 +106,4 @@ def broken(rng, x):
 )
 def test_failures_name_the_inputs(program, sentence):
     with pytest.raises(SamplerError, match=sentence):
-        Simulated(program, 1, draws=64).answer(PAIR, CAVITIES, None, jax.random.key(0))
+        Simulated(program, 1, draws=64).answer(PAIR, CAVITIES, None, (), jax.random.key(0))

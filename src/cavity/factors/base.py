@@ -75,13 +75,22 @@ class Factor:
         """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known."""
         return NotImplemented
 
+    def with_known(self, places: tuple[int, ...]) -> "Factor":
+        """The factor with numbers for its arguments at these places, or NotImplemented if it has no way of its own."""
+        return NotImplemented
+
     def current(self, family: Family, data: Any) -> "Factor":
         """The factor with what it has learned since it was put into a problem."""
         return self
 
-    def consulted(self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray) -> "Factor":
-        """The factor after learning about the sites marked as silent, for which it gave no finite moments."""
-        return self
+    def consulted(
+        self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray, ended: bool
+    ) -> tuple["Factor", bool]:
+        """The factor after learning about the sites marked as silent, for which it gave no finite moments.
+
+        Also whether it has changed so that the run must go on. ended: the run would end now.
+        """
+        return self, False
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""

@@ -37,3 +37,9 @@ class Given(Factor):
         for place, value in zip(self.places, data.values, strict=True):
             arguments.insert(place, value)
         return self.factor.log_density(tuple(arguments), data.own)
+
+
+def given(factor: Factor, places: tuple[int, ...]) -> Factor:
+    """The factor with numbers for its arguments at these places; its data are then `Known`."""
+    own = factor.with_known(places)
+    return Given(factor, places) if own is NotImplemented else own

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.factors.given import Given, Known
+from cavity.factors.given import Known, given
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
@@ -149,7 +149,7 @@ class FactorGraph(Distributions):
             shape = common_shape(**{f"argument {place}": own for place, own in enumerate(variables)})
             known = tuple(np.broadcast_to(finite(f"argument {place}", variables[place]), shape) for place in places)
             own = np.zeros(shape) if data is None else data
-            factor, slots, data = Given(factor, places), widened(slots, shape), Known(known, own)
+            factor, slots, data = given(factor, places), widened(slots, shape), Known(known, own)
         self.statements.append(Statement.of(factor, tuple(slots), data, moments))
 
     def holds(self, variable: Variable) -> bool:

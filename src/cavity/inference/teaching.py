@@ -39,17 +39,19 @@ def cavities_of(problem: Problem, method: Method, state: State, number: int) -> 
 def taught(problem: Problem, method: Method, state: State, report: Report) -> tuple[Problem, State]:
     """The problem after its factors have learned about the sites that they gave no moments for, and the state with it.
 
-    A state that was finished stays so where nothing was learned.
+    A state that was finished stays so where nothing was learned that it depends on.
     """
-    groups, changed = list(problem.groups), False
+    if not learns(problem):
+        return problem, state
+    groups, changed, ended = list(problem.groups), False, bool(state.finished)
     for number, (group, silent) in enumerate(zip(problem.groups, report.nonfinite, strict=True)):
-        if not group.factor.learns or not np.any(silent):
+        if not group.factor.learns:
             continue
         # All sites, whichever are silent: their number does not change, so nothing is compiled again.
         cavities = cavities_of(problem, method, state, number)
-        factor = group.factor.consulted(group.family, cavities, group.data, np.asarray(silent))
+        factor, other = group.factor.consulted(group.family, cavities, group.data, np.asarray(silent), ended)
         groups[number] = dataclasses.replace(group, factor=factor)
-        changed = True
-    if not changed:
-        return problem, state
-    return dataclasses.replace(problem, groups=tuple(groups)), state._replace(finished=jnp.zeros((), bool))
+        changed = changed or other
+    if changed:
+        state = state._replace(finished=jnp.zeros((), bool))
+    return dataclasses.replace(problem, groups=tuple(groups)), state

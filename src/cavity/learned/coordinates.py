@@ -3,12 +3,15 @@
 A factor turns the cavity of each of its variables into the projection of the tilted distribution. What is learned is
 the change from the one to the other, in units in which 0 is "says nothing" and equal numbers matter equally:
 
-    Gaussian       ((m* − m)/√v, log v*/v)
-    FullGaussian   L⁻¹(m* − m) and log-Cholesky of L⁻¹ V* L⁻ᵀ, with V = L Lᵀ
+    Gaussian       ((m* − m)/√v*, log v*/v)
+    FullGaussian   L*⁻¹(m* − m) and log-Cholesky of L⁻¹ V* L⁻ᵀ, with V = L Lᵀ and V* = L* L*ᵀ
     Beta, Gamma, Dirichlet   log ratios of the parameters
     Categorical    changes of the log odds against the last state
 
-Far from everything it was shown a regression predicts 0: the message that says nothing, which is the safe one.
+Far from everything it was shown a regression predicts 0: the message that says nothing, which is the safe one. A mean
+is measured in deviations of the projection: an error of 0.01 then costs as much KL, and a label of so many draws is as
+noisy, whether the cavity is narrow or broad. A cavity of which nothing is known has no coordinates; it is written as a
+broad `reference` that is taken out of the answer again (`anchored`).
 """
 
 from typing import Any
@@ -26,10 +29,14 @@ from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
+from cavity.families.or_flat import OrFlat
 from cavity.families.product import Product
 
 #: log odds beyond which a state counts as impossible
 LARGEST_ODDS = 40.0
+
+#: deviations of what is seen of a variable that the reference for its flat cavities is broad
+BREADTH = 100.0
 
 #: the families whose messages can be learned
 KNOWN = (Gaussian, FullGaussian, Beta, Gamma, Dirichlet, Categorical)
@@ -65,15 +72,13 @@ def change(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Array
     """How far a member has been moved from a cavity."""
     if isinstance(family, Gaussian):
         (mean, variance), (new, spread) = family.coordinates(cavity), family.coordinates(projected)
-        return jnp.stack([(new - mean) / jnp.sqrt(variance), jnp.log(spread / variance)])
+        return jnp.stack([(new - mean) / jnp.sqrt(spread), jnp.log(spread / variance)])
     if isinstance(family, FullGaussian):
         (mean, covariance), (new, spread) = family.coordinates(cavity), family.coordinates(projected)
         root = jnp.linalg.cholesky(covariance)
-        half = solve_triangular(root, spread, lower=True)
-        inside = solve_triangular(root, half.T, lower=True)
-        return jnp.concatenate(
-            [solve_triangular(root, new - mean, lower=True), log_cholesky(jnp.linalg.cholesky(inside))]
-        )
+        ratio = solve_triangular(root, jnp.linalg.cholesky(spread), lower=True)
+        gap = solve_triangular(root @ ratio, new - mean, lower=True)
+        return jnp.concatenate([gap, log_cholesky(ratio)])
     if isinstance(family, Categorical):
         return odds(family, projected) - odds(family, cavity)
     return jnp.log(projected / cavity)
@@ -84,13 +89,12 @@ def moved(family: Family, cavity: jax.Array, step: jax.Array) -> jax.Array:
     if isinstance(family, Gaussian):
         mean, variance = family.coordinates(cavity)
         spread = variance * jnp.exp(step[1])
-        return jnp.stack([(mean + jnp.sqrt(variance) * step[0]) / spread, 1.0 / spread])
+        return jnp.stack([(mean + jnp.sqrt(spread) * step[0]) / spread, 1.0 / spread])
     if isinstance(family, FullGaussian):
         mean, covariance = family.coordinates(cavity)
-        root = jnp.linalg.cholesky(covariance)
         size = family.dimension
-        new = root @ from_log_cholesky(step[size:], size)
-        return family.from_mean(mean + root @ step[:size], new @ new.T)
+        root = jnp.linalg.cholesky(covariance) @ from_log_cholesky(step[size:], size)
+        return family.from_mean(mean + root @ step[:size], root @ root.T)
     if isinstance(family, Categorical):
         # Zeros stay zeros, and a log weight may be shifted as one likes.
         return cavity.at[: family.states - 1].add(step)
@@ -119,6 +123,33 @@ def from_log_cholesky(values: jax.Array, size: int) -> jax.Array:
 def cut(family: Family, flat: jax.Array) -> list[jax.Array]:
     """Natural parameters of a product, one piece a variable."""
     return family.parts(flat) if isinstance(family, Product) else [flat]
+
+
+def anchored(family: Family, cavity: jax.Array, reference: jax.Array) -> jax.Array:
+    """The cavity, with the reference in place of what is flat."""
+    rows = zip(parts_of(family), cut(family, cavity), cut(family, reference), strict=True)
+    return jnp.concatenate(
+        [
+            jnp.where(own.is_flat(piece), other, piece) if isinstance(own, OrFlat) else piece
+            for own, piece, other in rows
+        ]
+    )
+
+
+def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
+    """A member of every family so broad that all these projections, one a row, lie well within it."""
+    found = []
+    for own, piece in zip(parts_of(family), cut(family, jnp.asarray(projected)), strict=True):
+        if not isinstance(own, OrFlat):
+            found.append(np.zeros(own.size))
+            continue
+        means, spreads = np.asarray(own.mean(piece)), np.asarray(own.covariance(piece))
+        if isinstance(own, Gaussian):
+            scale = BREADTH * np.sqrt(means.var() + spreads.mean())
+            found.append([means.mean() / scale**2, 1.0 / scale**2])
+        else:
+            found.append([1.0, 1.0 / (BREADTH * (means + np.sqrt(spreads)).max())])
+    return np.concatenate(found)
 
 
 def places(family: Family, eta: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
-from cavity.learned.coordinates import all_moved, cut, parts_of, places, steps_of
+from cavity.learned.coordinates import all_moved, anchored, cut, parts_of, places, steps_of
 from cavity.learned.tuning import Tuned
 
 #: how far beyond what was seen an input may lie, in shares of the range seen, before it counts as new
@@ -25,7 +25,7 @@ class Knowledge(NamedTuple):
     inputs: (capacity, inputs), in units of `width`; rows that are no label yet lie infinitely far away and are 0 in
     the others. inverse_root: L⁻¹ of the labels' covariance L Lᵀ in units of the targets' scales. weights: (capacity,
     targets). low, high: the inputs seen; least, most: the targets seen. inflation: by which audits found variances too
-    small.
+    small. reference: stands for flat cavities, see `anchored`. floor: variance of a label.
     """
 
     inputs: jax.Array
@@ -38,15 +38,17 @@ class Knowledge(NamedTuple):
     least: jax.Array
     most: jax.Array
     inflation: jax.Array
+    reference: jax.Array
+    floor: jax.Array
 
 
-class Guess(NamedTuple):
+class Forecast(NamedTuple):
     """A prediction. steps: of all variables. variance: in units of the targets' scales, the same for all of them.
 
     expected_kl: of the projection, and half the variance of log Z with it. novel: unlike anything seen.
     """
 
-    projected: jax.Array
+    site: jax.Array
     log_z: jax.Array
     steps: jax.Array
     variance: jax.Array
@@ -54,7 +56,7 @@ class Guess(NamedTuple):
     novel: jax.Array
 
 
-def ignorant(inputs: int, targets: int, capacity: int) -> Knowledge:
+def ignorant(inputs: int, targets: int, capacity: int, reference: jax.Array) -> Knowledge:
     """Before any label: everything is new to it."""
     return Knowledge(
         jnp.full((capacity, inputs), jnp.inf),
@@ -67,11 +69,13 @@ def ignorant(inputs: int, targets: int, capacity: int) -> Knowledge:
         jnp.zeros(targets),
         jnp.zeros(targets),
         jnp.ones(()),
+        reference,
+        jnp.zeros(()),
     )
 
 
 def inputs_of(family: Family, cavity: jax.Array, data: Any) -> jax.Array:
-    """Where a site is: the coordinates of its cavity, and its data."""
+    """Where a site is: the coordinates of its (anchored) cavity, and its data."""
     leaves = [jnp.ravel(jnp.asarray(leaf, float)) for leaf in jax.tree.leaves(data)]
     return jnp.concatenate([places(family, cavity), *leaves])
 
@@ -82,8 +86,9 @@ def nearness(known: Knowledge, inputs: jax.Array) -> jax.Array:
     return jnp.exp(-0.5 * gap)
 
 
-def guess(known: Knowledge, family: Family, cavity: jax.Array, data: Any) -> Guess:
-    """The projection of factor × cavity and log Z, with what error is to be expected."""
+def forecast(known: Knowledge, family: Family, cavity: jax.Array, data: Any) -> Forecast:
+    """The message of factor × cavity and log Z, with what error is to be expected."""
+    cavity = anchored(family, cavity, known.reference)
     inputs = inputs_of(family, cavity, data)
     near = nearness(known, inputs)
     spread = jnp.maximum(1.0 - jnp.sum((known.inverse_root @ near) ** 2), 0.0)
@@ -95,7 +100,7 @@ def guess(known: Knowledge, family: Family, cavity: jax.Array, data: Any) -> Gue
     expected = 0.5 * (jnp.sum(error[:-1] * sensitivity(family, cavity, steps)) + error[-1])
     edge = BEYOND * (known.high - known.low) + 1e-9
     novel = jnp.any((inputs < known.low - edge) | (inputs > known.high + edge))
-    return Guess(all_moved(family, cavity, steps), log_z, steps, variance, expected, novel)
+    return Forecast(all_moved(family, cavity, steps) - cavity, log_z, steps, variance, expected, novel)
 
 
 def sensitivity(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Array:
@@ -133,8 +138,10 @@ class Labels(NamedTuple):
         return Labels(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
-def learned(labels: Labels, tuned: Tuned, capacity: int, inflation: float = 1.0) -> Knowledge:
-    """What the labels tell, in arrays of the given capacity."""
+def learned(
+    labels: Labels, tuned: Tuned, capacity: int, inflation: float = 1.0, reference: np.ndarray | None = None
+) -> Knowledge:
+    """What the labels tell, in arrays of the given capacity. reference: needed where cavities may be flat."""
     count, size = labels.inputs.shape
     inputs = np.full((capacity, size), np.inf)
     inputs[:count] = labels.inputs / tuned.widths
@@ -147,5 +154,20 @@ def learned(labels: Labels, tuned: Tuned, capacity: int, inflation: float = 1.0)
     weights[:count] = cho_solve((root, True), labels.targets / tuned.scales)
     low, high = labels.inputs.min(axis=0), labels.inputs.max(axis=0)
     least, most = labels.targets.min(axis=0), labels.targets.max(axis=0)
-    found = (inputs, tuned.widths, inverse_root, weights, tuned.scales, low, high, least, most, inflation)
+    anchor = np.zeros(0) if reference is None else reference
+    floor = tuned.sampling * np.median(labels.spread)
+    found = (
+        inputs,
+        tuned.widths,
+        inverse_root,
+        weights,
+        tuned.scales,
+        low,
+        high,
+        least,
+        most,
+        inflation,
+        anchor,
+        floor,
+    )
     return Knowledge(*(jnp.asarray(own, float) for own in found))

@@ -1,40 +1,43 @@
 """Which sites to ask about: those that tell most about all the others that are unsure."""
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
 from cavity.learned.knowledge import Knowledge
 
-if TYPE_CHECKING:
-    from cavity.learned.operator import Operator
-
-
 #: widths of the kernel before there are labels, in deviations of the inputs; and the variance that is left then
 FIRST_WIDTH, FIRST_TOLERANCE = 2.0, 1e-3
 
 
-def chosen(
-    inputs: np.ndarray, variance: np.ndarray, expected_kl: np.ndarray, operator: "Operator", most: int
-) -> np.ndarray:
+class Unsure(NamedTuple):
+    """Sites that wait, one row each. variance, expected_kl: of their predictions."""
+
+    inputs: np.ndarray
+    variance: np.ndarray
+    expected_kl: np.ndarray
+
+
+def chosen(sites: Unsure, told: tuple[Knowledge, float, float] | None, most: int) -> np.ndarray:
     """Places of at most so many sites, the largest expected error first, each of all before it.
 
     What a label would tell is known before it is asked for: variances depend on inputs alone. This is a pivoted
-    Cholesky decomposition of the predictive covariance, which ends when nobody is unsure.
+    Cholesky decomposition of the predictive covariance, which ends when nobody is unsure. told: what is known, the
+    noise of labels, and the expected KL that is small enough; None before there are labels.
     """
-    known = operator.knowledge
-    if known is None or operator.tuned is None:
+    inputs = sites.inputs
+    if told is None:
         deviation = np.where(inputs.std(axis=0) > 1e-12, inputs.std(axis=0), 1.0)
-        scaled, noise = inputs / (FIRST_WIDTH * deviation), 1e-6
+        scaled, noise, tolerance = inputs / (FIRST_WIDTH * deviation), 1e-6, FIRST_TOLERANCE
         residual, cost = np.ones(len(inputs)), np.ones(len(inputs))
         explained = np.zeros((len(inputs), 0))
-        tolerance = FIRST_TOLERANCE
     else:
-        scaled, noise = inputs / np.asarray(known.width), operator.tuned.noise
+        known, noise, tolerance = told
+        scaled = inputs / np.asarray(known.width)
         explained = projected(known, scaled)
         residual = np.maximum(1.0 - np.sum(explained**2, axis=1), 0.0)
-        cost = np.where(variance > 0, expected_kl / np.maximum(variance, 1e-300), 1.0)
-        cost, tolerance = np.nan_to_num(cost, nan=1.0, posinf=1e300), operator.tol_kl
+        cost = float(known.inflation) * sites.expected_kl / np.maximum(sites.variance, 1e-300)
+        cost = np.where(sites.variance > 0, np.nan_to_num(cost, nan=1.0, posinf=1e300), 1.0)
     picks: list[int] = []
     for _ in range(min(most, len(inputs))):
         gain = np.where(np.isin(np.arange(len(inputs)), picks), -1.0, residual * cost)

@@ -1,112 +1,112 @@
 """A simulator as a factor: only a program that draws outputs for given inputs, and no density.
 
-For factor × cavities, inputs are drawn from their own cavities and outputs by the program; a draw weighs as much as
-the outputs' cavities say. Inputs come from a scrambled Sobol sequence: a thousand of them tell more than half a million
-draws from a broad distribution (`Broad`, the sampler of the paper, keeps these for comparison).
+Inputs are drawn from their own cavities and outputs by the program; a draw weighs as much as the outputs' cavities say.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy import stats
-from scipy.special import logsumexp
-from scipy.stats import qmc
 
+from cavity.factors.base import Factor, factor, static
 from cavity.families.base import Family
-from cavity.families.beta import Beta
-from cavity.families.categorical import Categorical
-from cavity.families.full_gaussian import FullGaussian
-from cavity.families.gamma import Gamma
-from cavity.families.gaussian import Gaussian
-from cavity.learned.coordinates import cut, parts_of
-from cavity.learned.oracles import Answers, Oracle
+from cavity.learned.coordinates import parts_of
+from cavity.learned.sampling import Draws, Pieces, Sampled, SamplerError, log_density
 
 #: a sampler takes a generator and one array of draws for each input, and gives one for each output
 Sampler = Callable[..., Any]
-#: natural parameters, one array a variable
-Pieces = list[np.ndarray]
+#: names of a sampler's inputs or outputs, or families by name, or how many there are
+Slots = Sequence[str] | Mapping[str, Family] | int
 
 
-class SamplerError(RuntimeError):
-    """The program failed; the message holds the inputs it failed on."""
+@factor
+class Simulator(Factor):
+    """The relation between a sampler's inputs and its outputs, the variables in this order. It has no density."""
+
+    sampler: Sampler = static()
+    inputs: tuple[str, ...] = static()
+    outputs: tuple[str, ...] = static()
+    families: tuple[Family | None, ...] = static()
+
+    def check(self, data: Any) -> None:
+        own = getattr(data, "own", data)
+        if np.any(np.asarray(own, float) != 0.0):
+            raise ValueError(
+                "a sampler takes no data: give it the numbers it needs as arguments in place of variables."
+            )
+
+    def fits(self, family: Family, known: tuple[int, ...]) -> None:
+        """Refuse variables that are not those of the sampler."""
+        names = (*self.inputs, *self.outputs)
+        observed = [names[place] for place in known if place >= len(self.inputs)]
+        if observed:
+            raise ValueError(
+                f"{observed[0]} is an output of a sampler without a density and cannot be a number: make it a variable "
+                "and observe that with some noise, for example by graph.normal."
+            )
+        free = [place for place in range(len(names)) if place not in known]
+        slots = parts_of(family)
+        if len(slots) != len(free):
+            raise ValueError(f"the sampler connects {', '.join(names)}; found {len(slots) + len(known)} arguments.")
+        for place, own in zip(free, slots, strict=True):
+            wanted = self.families[place]
+            if wanted is not None and not isinstance(own, type(wanted)):
+                raise TypeError(f"{names[place]} was declared {type(wanted).__name__}; found {type(own).__name__}.")
 
 
-class Draws(NamedTuple):
-    """values: one array a variable. log_weights: of each draw; both unnormalised."""
+def simulator(sampler: Sampler, inputs: Slots, outputs: Slots) -> Simulator:
+    """Names and families in order."""
+    first, second = slots("inputs", inputs, "input"), slots("outputs", outputs, "output")
+    twice = set(first) & set(second)
+    if twice:
+        raise ValueError(f"{twice.pop()} names an input and an output.")
+    return Simulator(sampler, tuple(first), tuple(second), (*first.values(), *second.values()))
 
-    values: list[np.ndarray]
-    log_weights: np.ndarray
+
+def slots(which: str, given: Slots, word: str) -> dict[str, Family | None]:
+    """Names with families, None where none was said."""
+    if isinstance(given, int):
+        given = [f"{word} {number}" for number in range(given)]
+    if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not len(given):
+        raise TypeError(f"{which} must be names, or families by name, or their number; found {given!r}.")
+    found = {str(name): own for name, own in given.items()} if isinstance(given, Mapping) else dict.fromkeys(given)
+    for name, own in found.items():
+        if own is not None and not isinstance(own, Family):
+            raise TypeError(f"{which}[{name!r}] must be a family such as cavity.families.Gaussian(); found {own!r}.")
+    if len(found) != len(given):
+        raise ValueError(f"{which} names one of them twice.")
+    return found
 
 
-class Simulated(Oracle):
-    """Importance sampling with the incoming messages as proposals.
-
-    sampler: (generator, *inputs) → outputs, arrays with one row a draw. inputs: how many of the variables are inputs;
-    they come first. draws: of one try. Where fewer than `least_ess` of them count, inputs are drawn again
-    nearer to those that do, at most so many `tries`; a question that still fails is refused.
-    """
+class Simulated(Sampled):
+    """Importance sampling of a sampler, with inputs from their cavities. inputs: how many; they come first."""
 
     def __init__(
         self, sampler: Sampler, inputs: int, draws: int = 4096, least_ess: float = 200.0, tries: int = 8
     ) -> None:
-        self.sampler, self.inputs, self.draws, self.least_ess, self.tries = sampler, inputs, draws, least_ess, tries
+        super().__init__(draws, least_ess, tries)
+        self.sampler, self.inputs = sampler, inputs
 
-    def answer(self, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
-        families = parts_of(family)
-        found = []
-        for number, cavity in enumerate(np.asarray(cavities)):
-            pieces = [np.asarray(piece) for piece in cut(family, jnp.asarray(cavity))]
-            rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, number))).tolist())
-            found.append(self.one(families, pieces, rng))
-        return Answers(*(np.stack(column) for column in zip(*found, strict=True)))
+    def drawn(self, known: tuple[int, ...], variables: int) -> int:
+        return self.inputs - len(known)
 
-    def one(self, families: Sequence[Family], pieces: Pieces, rng: np.random.Generator) -> Answers:
-        """The answer to one question."""
-        proposals = pieces[: self.inputs]
-        for _ in range(self.tries):
-            draws = self.drawn(families, pieces, proposals, rng)
-            total = logsumexp(draws.log_weights)
-            if not np.isfinite(total):
-                break
-            weights = np.exp(draws.log_weights - total)
-            ess = 1.0 / np.sum(weights**2)
-            if ess >= self.least_ess:
-                rows = zip(families, draws.values, strict=True)
-                projected = [matched(own, values, weights) for own, values in rows]
-                return Answers(np.concatenate(projected), np.asarray(total - np.log(self.draws)), np.asarray(1.0 / ess))
-            # Too few draws count: a step towards those that do, no longer than enough of them go along.
-            weights = tempered(draws.log_weights, self.least_ess)
-            rows = zip(families[: self.inputs], draws.values[: self.inputs], strict=True)
-            proposals = [widened(own, matched(own, values, weights)) for own, values in rows]
-            if not all(np.isfinite(own).all() for own in proposals):
-                break
-        return Answers(np.full(sum(map(len, pieces)), np.nan), np.asarray(np.nan), np.asarray(np.inf))
-
-    def drawn(
+    def weighed(
         self,
         families: Sequence[Family],
-        pieces: list[np.ndarray],
-        proposals: list[np.ndarray],
+        pieces: Pieces,
+        values: list[np.ndarray],
+        data: Any,
+        known: tuple[int, ...],
         rng: np.random.Generator,
     ) -> Draws:
-        """Inputs from the proposals, outputs from the program, and what both weigh."""
-        inputs, log_weights = [], np.zeros(self.draws)
-        sizes = [own.event_shape[0] if own.event_shape else 1 for own in families[: self.inputs]]
-        uniform = sobol(sum(sizes), self.draws, rng)
-        start = 0
-        for own, size, cavity, proposal in zip(families, sizes, pieces, proposals, strict=False):
-            values = quantiles(own, proposal, uniform[:, start : start + size])
-            start += size
-            inputs.append(values)
-            if proposal is not cavity:
-                log_weights += log_density(own, cavity, values) - log_density(own, proposal, values)
-        outputs = self.run(rng, inputs, families[self.inputs :])
-        for own, cavity, values in zip(families[self.inputs :], pieces[self.inputs :], outputs, strict=True):
-            log_weights += log_density(own, cavity, values)
-        return Draws([*inputs, *outputs], log_weights)
+        arguments, free = list(values), len(values)
+        for place, value in zip(known, data.values if known else (), strict=True):
+            arguments.insert(place, np.full(self.draws, float(value)))
+        outputs = self.run(rng, arguments, families[free:])
+        log_weights = np.zeros(self.draws)
+        for own, cavity, found in zip(families[free:], pieces[free:], outputs, strict=True):
+            log_weights += log_density(own, cavity, found)
+        return Draws([*values, *outputs], log_weights)
 
     def run(self, rng: np.random.Generator, inputs: list[np.ndarray], families: Sequence[Family]) -> list[np.ndarray]:
         """The program's outputs, checked."""
@@ -118,7 +118,7 @@ class Simulated(Oracle):
                 f"the sampler raised {type(error).__name__}: {error}. Its first inputs: {shown}."
             ) from error
         outputs = [np.asarray(own) for own in (raw if isinstance(raw, tuple | list) else (raw,))]
-        wanted = [(len(inputs[0]), *own.event_shape) for own in families]
+        wanted = [(self.draws, *own.event_shape) for own in families]
         if [own.shape for own in outputs] != wanted:
             raise SamplerError(
                 f"the sampler must give arrays of shapes {wanted}; found {[own.shape for own in outputs]}. "
@@ -132,60 +132,3 @@ class Simulated(Oracle):
                     f"the sampler gave {own[bad][0]} in {bad.sum()} of {len(own)} draws, as for {failed}."
                 )
         return outputs
-
-
-def sobol(dimension: int, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Scrambled points in the open unit cube."""
-    points = qmc.Sobol(dimension, scramble=True, rng=rng).random(draws)
-    return np.clip(points, 1e-12, 1.0 - 1e-12)
-
-
-def quantiles(family: Family, eta: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Draws of a member at uniform points, one row a draw."""
-    if isinstance(family, Gaussian):
-        return eta[0] / eta[1] + stats.norm.ppf(uniform[:, 0]) / np.sqrt(eta[1])
-    if isinstance(family, FullGaussian):
-        mean, covariance = (np.asarray(own) for own in family.coordinates(jnp.asarray(eta)))
-        return mean + stats.norm.ppf(uniform) @ np.linalg.cholesky(covariance).T
-    if isinstance(family, Gamma):
-        return stats.gamma.ppf(uniform[:, 0], eta[0], scale=1.0 / eta[1])
-    if isinstance(family, Beta):
-        return stats.beta.ppf(uniform[:, 0], *eta)
-    if isinstance(family, Categorical):
-        shares = np.asarray(family.moments(jnp.asarray(eta)))
-        return np.minimum(np.searchsorted(np.cumsum(shares), uniform[:, 0]), family.states - 1)
-    raise TypeError(f"a simulator's input may be Gaussian, FullGaussian, Gamma, Beta or Categorical; found {family!r}.")
-
-
-def log_density(family: Family, eta: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Of many values; 0 everywhere where nothing is known."""
-    if not bool(family.is_proper(jnp.asarray(eta))):
-        return np.zeros(len(values))
-    return np.asarray(jax.vmap(lambda x: family.log_density(jnp.asarray(eta), x))(jnp.asarray(values)))
-
-
-def matched(family: Family, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Natural parameters of the member nearest to weighted draws."""
-    statistics = np.asarray(jax.vmap(family.statistics)(jnp.asarray(values)))
-    if isinstance(family, Gaussian):
-        mean = weights @ values
-        return np.asarray(family.from_mean(mean, weights @ (values - mean) ** 2))
-    if isinstance(family, FullGaussian):
-        mean = weights @ values
-        return np.asarray(family.from_mean(mean, (weights[:, None] * (values - mean)).T @ (values - mean)))
-    return np.asarray(family.natural(jnp.asarray(weights @ statistics)))
-
-
-def tempered(log_weights: np.ndarray, least: float) -> np.ndarray:
-    """Normalised weights to the largest power of at most 1 for which so many draws count."""
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        weights = np.exp(middle * log_weights - logsumexp(middle * log_weights))
-        low, high = (middle, high) if 1.0 / np.sum(weights**2) >= least else (low, middle)
-    return np.exp(low * log_weights - logsumexp(low * log_weights))
-
-
-def widened(family: Family, eta: np.ndarray) -> np.ndarray:
-    """A member with a wider spread around the same place, to draw from."""
-    return eta if isinstance(family, Categorical) else eta / 2.0

@@ -1,0 +1,161 @@
+"""Just-in-time factors: messages are predicted where that is safe, and asked for where it is not.
+
+Inside the compiled sweep a site is predicted, or left as it was if the expected error is too large. Between sweeps the
+host takes the sites that were left, chooses few of them that tell most about all, asks the oracle, and learns.
+"""
+
+import os
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor, factor, is_one, static
+from cavity.families.base import Family, Tilted
+from cavity.learned.coordinates import parts_of, statistics_of
+from cavity.learned.operator import ROUND, Operator, Report, Sites
+from cavity.learned.oracles import Integrated, Oracle
+from cavity.learned.residual_process import ResidualProcess
+from cavity.learned.sampling import Automatic
+from cavity.learned.saving import restore, store
+from cavity.learned.simulation import Sampler, Simulated, Simulator, Slots, simulator
+from cavity.moments.base import Moments
+from cavity.numerics import checks
+from cavity.numerics.precision import float64
+
+#: effective sample size below which an answer of the oracle is refused
+LEAST_ESS = 200.0
+#: draws of one answer of a sampler
+DRAWS = 4096
+
+
+@factor
+class JustInTime(Factor):
+    """A factor that is predicted by an operator, and learns. Made by `just_in_time`.
+
+    knowledge: what the operator knew when a run began. known: places of arguments that are numbers.
+    """
+
+    operator: Operator = static()
+    knowledge: Any = None
+    known: tuple[int, ...] = static(default=())
+
+    learns: ClassVar[bool] = True
+    closed_forms: ClassVar[tuple[str, ...]] = ("families whose messages can be learned, power 1",)
+
+    def report(self) -> Report:
+        """What the operator was asked, and did."""
+        return self.operator.report()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learned to a file, for `load`; the factor itself is not in it."""
+        store(self.operator, path)
+
+    def with_known(self, places: tuple[int, ...]) -> "JustInTime":
+        return JustInTime(self.operator, None, places)
+
+    def check(self, data: Any) -> None:
+        self.operator.inner.check(data)
+
+    def has_density(self, data: Any) -> bool:
+        return self.operator.inner.has_density(data)
+
+    def log_density(self, x: Any, data: Any) -> jax.Array:
+        return self.operator.inner.log_density(x, data)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not is_one(power):
+            return NotImplemented
+        parts_of(family)
+        if isinstance(self.operator.inner, Simulator):
+            self.operator.inner.fits(family, self.known)
+        known = self.operator.knowledge(family, data) if self.knowledge is None else self.knowledge
+        found = self.operator.learner.guess(known, family, cavity, data)
+        site = jnp.where(found.sure, found.site, 0.0)
+        # No number at all where it is unsure: the site stays as it was, and the host is told.
+        log_z = jnp.where(found.sure, found.log_z, jnp.nan)
+        return Tilted(log_z, statistics_of(family, cavity, site), site)
+
+    @float64
+    def current(self, family: Family, data: Any) -> "JustInTime":
+        """With the latest knowledge."""
+        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)
+        return JustInTime(self.operator, self.operator.knowledge(family, one), self.known)
+
+    @float64
+    def consulted(
+        self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray, ended: bool
+    ) -> tuple["JustInTime", bool]:
+        sites = Sites(family, cavities, jax.tree.map(jnp.asarray, data), self.known)
+        if silent.any():
+            self.operator.consult(sites, silent)
+        wrong = self.operator.audit(sites, silent, ended and not silent.any())
+        return self.current(family, data), bool(silent.any()) or wrong
+
+
+def just_in_time(
+    factor_or_sampler: Factor | Sampler,
+    inputs: Slots | None = None,
+    outputs: Slots | None = None,
+    *,
+    oracle: Moments | Oracle | None = None,
+    draws: int = DRAWS,
+    tol_kl: float = 1e-5,
+    key: jax.Array | None = None,
+) -> JustInTime:
+    """A factor that learns to send messages while it is used, and asks where it is unsure.
+
+    It can stand wherever a factor can. What it has learned serves every model it is put into.
+
+    Args:
+        factor_or_sampler: a factor; or a program `sampler(rng, *inputs) → outputs` that takes a NumPy generator and an
+            array of draws for each input, and returns one for each output (a tuple where there are several).
+        inputs: of a sampler, in its order: names, or families by name, or how many.
+        outputs: the same of what it returns. As a factor it connects inputs, then outputs.
+        oracle: who is asked. A strategy such as `cavity.Quadrature()`, or an `Oracle`. By default quadrature for a
+            factor with a log density that can be integrated so, else weighted draws from the incoming messages.
+        draws: of one answer that is sampled.
+        tol_kl: expected KL divergence, of exact from predicted projection, beyond which the oracle is asked. An oracle
+            that samples is asked as long as one more answer tells more than it already knows.
+        key: of the oracle's draws and of audits.
+    """
+    checks.positive("tol_kl", tol_kl)
+    if not isinstance(draws, int) or draws < 2 * LEAST_ESS:
+        raise ValueError(f"draws must be an integer of at least {2 * LEAST_ESS:.0f}; found {draws!r}.")
+    if oracle is not None and not isinstance(oracle, Moments | Oracle):
+        raise TypeError(f"oracle must be a strategy such as cavity.Quadrature(); found {type(oracle).__name__}.")
+    if isinstance(factor_or_sampler, Factor):
+        if inputs is not None or outputs is not None:
+            raise TypeError("inputs and outputs are those of a sampler; a factor knows its own.")
+        inner = factor_or_sampler
+        oracle = Automatic(inner, draws, LEAST_ESS, ROUND) if oracle is None else oracle
+    elif callable(factor_or_sampler):
+        if inputs is None or outputs is None:
+            raise TypeError("a sampler needs its inputs and outputs: their names, in its order.")
+        inner = simulator(factor_or_sampler, inputs, outputs)
+        if isinstance(oracle, Moments):
+            raise TypeError("a sampler has no density that could be integrated: leave oracle out.")
+        oracle = Simulated(inner.sampler, len(inner.inputs), draws, LEAST_ESS) if oracle is None else oracle
+    else:
+        raise TypeError(f"just_in_time takes a factor or a sampler; found {type(factor_or_sampler).__name__}.")
+    if isinstance(oracle, Moments):
+        oracle = Integrated(inner, oracle, LEAST_ESS, ROUND)
+    start = jax.random.key(0) if key is None else key
+    return JustInTime(Operator(inner, oracle, ResidualProcess(tol_kl), tol_kl, start))
+
+
+@float64
+def load(path: str | os.PathLike[str], factor_or_sampler: Factor | Sampler, **options: Any) -> JustInTime:
+    """A factor that begins with what another has learned and saved.
+
+    Args:
+        path: of the file that `JustInTime.save` wrote.
+        factor_or_sampler: the factor or sampler it was about. A file holds numbers only, and no program.
+        options: as `just_in_time` takes them; `tol_kl` is the saved one unless given.
+    """
+
+    def make(tol_kl: float) -> Operator:
+        return just_in_time(factor_or_sampler, **dict[str, Any](tol_kl=tol_kl) | options).operator
+
+    return JustInTime(restore(make, path))
