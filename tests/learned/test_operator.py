@@ -103,5 +103,5 @@ def test_one_operator_is_for_one_kind_of_sites(learned):
 def test_bad_requests_are_refused():
     with pytest.raises(ValueError, match="tol_kl must be positive"):
         just_in_time(Logistic(), tol_kl=-1.0)
-    with pytest.raises(TypeError, match="takes a factor or a sampler"):
+    with pytest.raises(TypeError, match="a factor or a sampler is needed"):
         just_in_time("logistic")  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -109,14 +110,23 @@ def integrator(factor: Factor, family: Family, data: Any) -> Moments:
 
 def has_closed_form(factor: Factor, family: Family, data: Any) -> bool:
     """Whether the factor itself knows its moments for this family."""
+    if factor.log_z is not None:
+        return True
+    leaves, structure = jax.tree.flatten((factor, data))
+    return tilts(structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves), family)
 
-    def look(cavity: jax.Array) -> Any:
+
+@lru_cache(maxsize=512)
+def tilts(structure: Any, shapes: tuple[tuple[tuple[int, ...], Any], ...], family: Family) -> bool:
+    """Whether `tilted` of a factor is more than NotImplemented, found by tracing it once for all sites of a kind."""
+
+    def look(leaves: list[jax.Array], cavity: jax.Array) -> Any:
+        factor, data = jax.tree.unflatten(structure, leaves)
         found = factor.tilted(family, cavity, data, 1.0)
         return None if found is NotImplemented else found
 
-    if jax.eval_shape(look, jax.ShapeDtypeStruct((family.size,), float)) is not None:
-        return True
-    return factor.log_z is not None
+    leaves = [jax.ShapeDtypeStruct(*own) for own in shapes]
+    return jax.eval_shape(look, leaves, jax.ShapeDtypeStruct((family.size,), float)) is not None
 
 
 @float64

@@ -13,21 +13,16 @@ import numpy as np
 
 from cavity.factors.base import Factor, factor, is_one, static
 from cavity.families.base import Family, Tilted
-from cavity.learned.coordinates import parts_of, statistics_of
-from cavity.learned.operator import ROUND, Operator, Report, Sites
-from cavity.learned.oracles import Integrated, Oracle
+from cavity.learned.coordinates import statistics_of
+from cavity.learned.every_time import DRAWS, check_slots, inner_and_oracle
+from cavity.learned.operator import Operator, Report, Sites
+from cavity.learned.oracles import Oracle
 from cavity.learned.residual_process import ResidualProcess
-from cavity.learned.sampling import Automatic
 from cavity.learned.saving import restore, store
-from cavity.learned.simulation import Sampler, Simulated, Simulator, Slots, simulator
+from cavity.learned.simulation import Sampler, Simulator, Slots
 from cavity.moments.base import Moments
 from cavity.numerics import checks
 from cavity.numerics.precision import float64
-
-#: effective sample size below which an answer of the oracle is refused
-LEAST_ESS = 200.0
-#: draws of one answer of a sampler
-DRAWS = 4096
 
 
 @factor
@@ -67,9 +62,7 @@ class JustInTime(Factor):
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         if not is_one(power):
             return NotImplemented
-        parts_of(family)
-        if isinstance(self.operator.inner, Simulator):
-            self.operator.inner.fits(family, self.known)
+        check_slots(self.operator.inner, family, self.known)
         known = self.operator.knowledge(family, data) if self.knowledge is None else self.knowledge
         found = self.operator.learner.guess(known, family, cavity, data)
         site = jnp.where(found.sure, found.site, 0.0)
@@ -121,28 +114,10 @@ def just_in_time(
         key: of the oracle's draws and of audits.
     """
     checks.positive("tol_kl", tol_kl)
-    if not isinstance(draws, int) or draws < 2 * LEAST_ESS:
-        raise ValueError(f"draws must be an integer of at least {2 * LEAST_ESS:.0f}; found {draws!r}.")
-    if oracle is not None and not isinstance(oracle, Moments | Oracle):
-        raise TypeError(f"oracle must be a strategy such as cavity.Quadrature(); found {type(oracle).__name__}.")
-    if isinstance(factor_or_sampler, Factor):
-        if inputs is not None or outputs is not None:
-            raise TypeError("inputs and outputs are those of a sampler; a factor knows its own.")
-        inner = factor_or_sampler
-        oracle = Automatic(inner, draws, LEAST_ESS, ROUND) if oracle is None else oracle
-    elif callable(factor_or_sampler):
-        if inputs is None or outputs is None:
-            raise TypeError("a sampler needs its inputs and outputs: their names, in its order.")
-        inner = simulator(factor_or_sampler, inputs, outputs)
-        if isinstance(oracle, Moments):
-            raise TypeError("a sampler has no density that could be integrated: leave oracle out.")
-        oracle = Simulated(inner.sampler, len(inner.inputs), draws, LEAST_ESS) if oracle is None else oracle
-    else:
-        raise TypeError(f"just_in_time takes a factor or a sampler; found {type(factor_or_sampler).__name__}.")
-    if isinstance(oracle, Moments):
-        oracle = Integrated(inner, oracle, LEAST_ESS, ROUND)
+    inner, asked = inner_and_oracle(factor_or_sampler, inputs, outputs, oracle, draws)
     start = jax.random.key(0) if key is None else key
-    return JustInTime(Operator(inner, oracle, ResidualProcess(tol_kl), tol_kl, start))
+    outputs = len(inner.outputs) if isinstance(inner, Simulator) else 0
+    return JustInTime(Operator(inner, asked, ResidualProcess(tol_kl, outputs, asked.is_noisy), tol_kl, start))
 
 
 @float64

@@ -36,6 +36,10 @@ class Oracle(ABC):
     """Answers questions about one factor."""
 
     @abstractmethod
+    def is_noisy(self, family: Family) -> bool:
+        """Whether its answers are sampled."""
+
+    @abstractmethod
     def answer(
         self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
     ) -> Answers:
@@ -51,6 +55,9 @@ class Integrated(Oracle):
     def __init__(self, factor: Factor, moments: Moments, least_ess: float, batch: int = 16) -> None:
         self.factor, self.moments, self.least_ess, self.batch = factor, moments, least_ess, batch
         self._compiled: dict[Any, Any] = {}
+
+    def is_noisy(self, family: Family) -> bool:
+        return self.moments.random
 
     def answer(
         self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array

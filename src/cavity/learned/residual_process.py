@@ -9,10 +9,10 @@ import numpy as np
 
 from cavity.families.base import Family
 from cavity.learned.coordinates import anchored, changes, parts_of, reference_for
-from cavity.learned.knowledge import Knowledge, Labels, forecast, ignorant, inputs_of, learned, targets_of
+from cavity.learned.knowledge import Knowledge, Labels, forecast, ignorant, inputs_of, learned, log_overlap, targets_of
 from cavity.learned.learner import Guess, Learner
 from cavity.learned.oracles import Answers
-from cavity.learned.pivoting import Unsure, chosen
+from cavity.learned.pivoting import Told, Unsure, chosen
 from cavity.learned.tuning import Tuned, tune
 
 #: labels kept at first; more make the arrays twice as large
@@ -20,10 +20,12 @@ CAPACITY = 256
 
 
 class ResidualProcess(Learner):
-    """tol_kl: expected KL divergence above which it is unsure."""
+    """tol_kl: expected KL divergence above which it is unsure. outputs: how many of the variables, the last ones, are
+    drawn by a program from the others. is_noisy: whether labels are sampled.
+    """
 
-    def __init__(self, tol_kl: float) -> None:
-        self.tol_kl = tol_kl
+    def __init__(self, tol_kl: float, outputs: int, is_noisy: Callable[[Family], bool]) -> None:
+        self.tol_kl, self.outputs, self.is_noisy = tol_kl, outputs, is_noisy
         self.store: Labels | None = None
         self.tuned: Tuned | None = None
         self.tuned_at, self.capacity, self.inflation = 0, CAPACITY, 1.0
@@ -36,11 +38,12 @@ class ResidualProcess(Learner):
         return 0 if self.store is None else len(self.store.inputs)
 
     def knowledge(self, family: Family, data: Any) -> Knowledge:
-        anchor = anchor_before(family) if self.reference is None else jnp.asarray(self.reference)
-        cavity = anchored(family, family.uniform() + 1.0, anchor)
-        size, targets = inputs_of(family, cavity, data).shape[0], targets_of(family)
+        anchor = anchor_before(family) if self.reference is None else self.reference
+        shape = jax.eval_shape(lambda cavity, own: inputs_of(family, cavity, own), anchor, data).shape
+        size, targets = shape[0], targets_of(family)
         if self._known is None:
-            self._known = ignorant(size, targets, self.capacity, anchor)
+            groups = targets if self.is_noisy(family) else 1
+            self._known = ignorant(size, targets, groups, self.capacity, anchor)
         if (self._known.inputs.shape[1], self._known.scales.shape[0]) != (size, targets):
             raise ValueError(
                 f"this operator has learned from sites of {self._known.inputs.shape[1]} numbers and is asked about "
@@ -49,10 +52,9 @@ class ResidualProcess(Learner):
         return self._known
 
     def guess(self, known: Knowledge, family: Family, cavity: jax.Array, data: Any) -> Guess:
-        found = forecast(known, family, cavity, data)
+        found = forecast(known, family, cavity, data, self.outputs)
         # Where it knows more than one more label would tell, it does not ask for one.
-        enough = (found.expected_kl <= self.tol_kl) | (found.variance <= known.floor)
-        sure = enough & ~found.novel
+        sure = (found.expected_kl <= jnp.maximum(self.tol_kl, found.label_kl)) & ~found.novel
         return Guess(found.site, found.log_z, found.expected_kl, sure)
 
     def learn(self, family: Family, cavities: jax.Array, data: Any, answers: Answers, now: bool = True) -> np.ndarray:
@@ -61,11 +63,12 @@ class ResidualProcess(Learner):
             self.reference = reference_for(family, answers.projected[good])
         if good.any():
             anchor = jnp.asarray(self.reference)
-            look = self.compiled("label", family, jax.vmap(label_with(family), in_axes=(None, 0, 0, 0)))
+            look = self.compiled("label", family, jax.vmap(label_with(family, self.outputs), in_axes=(None, 0, 0, 0)))
             projected = jnp.asarray(np.where(good[:, None], answers.projected, 1.0))
-            inputs, steps = look(anchor, *padded((jnp.asarray(cavities), data, projected)))
+            inputs, steps, overlap = look(anchor, *padded((jnp.asarray(cavities), data, projected)))
             count = len(good)
-            targets = np.concatenate([np.asarray(steps)[:count], answers.log_z[:, None]], axis=1)
+            excess = answers.log_z - np.asarray(overlap)[:count]
+            targets = np.concatenate([np.asarray(steps)[:count], excess[:, None]], axis=1)
             good &= np.isfinite(targets).all(axis=1)
             new = Labels(np.asarray(inputs)[:count][good], targets[good], answers.spread[good])
             self.store = new if self.store is None else self.store.with_more(new)
@@ -86,7 +89,7 @@ class ResidualProcess(Learner):
     def inflate(self, factor: float) -> None:
         self.inflation = factor
         if self._known is not None:
-            self._known = self._known._replace(inflation=jnp.asarray(factor))
+            self._known = self._known._replace(inflation=jnp.asarray(factor, float))
 
     def chosen(self, family: Family, cavities: jax.Array, data: Any, unsure: np.ndarray, most: int) -> np.ndarray:
         known = self.knowledge(family, jax.tree.map(lambda leaf: leaf[0], data))
@@ -96,7 +99,7 @@ class ResidualProcess(Learner):
         if not len(places):
             return places
         sites = Unsure(inputs[places], variance[places], expected[places])
-        told = None if self.tuned is None else (known, self.tuned.noise, self.tol_kl)
+        told = None if self.tuned is None else Told(known, self.tuned.noise, self.tol_kl)
         return places[chosen(sites, told, most)]
 
     def compiled(self, question: str, family: Family, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,9 +109,10 @@ class ResidualProcess(Learner):
         return self._compiled[question, family]
 
 
-def anchor_before(family: Family) -> jax.Array:
+def anchor_before(family: Family) -> np.ndarray:
     """The reference before anything was seen: any proper member serves."""
-    return jnp.concatenate([own.flat() + 1.0 for own in parts_of(family)])
+    with jax.ensure_compile_time_eval():
+        return np.concatenate([np.asarray(own.flat()) + 1.0 for own in parts_of(family)])
 
 
 def padded(tree: Any, length: int = 16) -> Any:
@@ -118,12 +122,15 @@ def padded(tree: Any, length: int = 16) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[places], tree)
 
 
-def label_with(family: Family) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """(reference, cavity, data, projected) → inputs, and targets without log Z."""
+def label_with(family: Family, outputs: int) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
+    """(reference, cavity, data, projected) → inputs, changes, and what log Z is compared with."""
 
-    def one(reference: jax.Array, cavity: jax.Array, data: Any, projected: jax.Array) -> tuple[jax.Array, jax.Array]:
-        start = anchored(family, cavity, reference)
-        return inputs_of(family, start, data), changes(family, start, projected - cavity + start)
+    def one(
+        reference: jax.Array, cavity: jax.Array, data: Any, projected: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        start, site = anchored(family, cavity, reference), projected - cavity
+        overlap = log_overlap(family, cavity, site, outputs)
+        return inputs_of(family, start, data), changes(family, start, start + site), overlap
 
     return one
 

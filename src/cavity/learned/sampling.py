@@ -46,6 +46,9 @@ class Sampled(Oracle):
     def __init__(self, draws: int = 4096, least_ess: float = 200.0, tries: int = 8) -> None:
         self.draws, self.least_ess, self.tries = draws, least_ess, tries
 
+    def is_noisy(self, family: Family) -> bool:
+        return True
+
     @abstractmethod
     def drawn(self, known: tuple[int, ...], variables: int) -> int:
         """How many variables, the first ones, are drawn from their cavities."""
@@ -154,11 +157,13 @@ class Automatic(Oracle):
         self.by_rule = Integrated(factor, Quadrature(), least_ess, batch)
         self.by_draws = Weighed(factor, draws, least_ess)
 
+    def is_noisy(self, family: Family) -> bool:
+        return len(parts_of(family)) > 2 or not can_integrate(family)
+
     def answer(
         self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
     ) -> Answers:
-        few = len(parts_of(family)) <= 2 and can_integrate(family)
-        return (self.by_rule if few else self.by_draws).answer(family, cavities, data, known, key)
+        return (self.by_draws if self.is_noisy(family) else self.by_rule).answer(family, cavities, data, known, key)
 
 
 class SamplerError(RuntimeError):

@@ -13,7 +13,7 @@ from cavity.learned.tuning import Tuned
 from cavity.storage import StorageError, load, save
 
 KIND = "learned operator"
-ARRAYS = ("inputs", "targets", "spread", "widths", "scales", "reference", "audited_kl", "audited_expected")
+ARRAYS = ("inputs", "targets", "spread", "widths", "sampling", "scales", "reference", "audited_kl", "audited_expected")
 
 
 def store(operator: Operator, path: str | os.PathLike[str]) -> None:
@@ -26,12 +26,18 @@ def store(operator: Operator, path: str | os.PathLike[str]) -> None:
     header = {
         "tol_kl": float(operator.tol_kl),
         "noise": learner.tuned.noise,
-        "sampling": learner.tuned.sampling,
         "tuned_at": learner.tuned_at,
         "consults": operator.consults,
         "refusals": operator.refusals,
     }
-    arrays = (*learner.store, learner.tuned.widths, learner.tuned.scales, learner.reference, *operator.audited)
+    arrays = (
+        *learner.store,
+        learner.tuned.widths,
+        learner.tuned.sampling,
+        learner.tuned.scales,
+        learner.reference,
+        *operator.audited,
+    )
     save(path, KIND, header, dict(zip(ARRAYS, arrays, strict=True)))
 
 
@@ -42,14 +48,15 @@ def restore(make: Callable[[float], Operator], path: str | os.PathLike[str]) -> 
         raise StorageError(f"{path} holds a {kind}, not a learned operator.")
     try:
         found = [np.asarray(arrays[name], float) for name in ARRAYS]
-        noise, sampling = float(header["noise"]), float(header["sampling"])
+        noise = float(header["noise"])
         counts = [int(header[name]) for name in ("tuned_at", "consults", "refusals")]
         operator = make(float(header["tol_kl"]))
     except (KeyError, TypeError) as error:
         raise StorageError(f"{path} is damaged: {error} is missing or not a number.") from None
-    labels, widths, scales, reference, audits = Labels(*found[:3]), *found[3:6], Audits(*found[6:])
+    labels, widths, sampling, scales, reference = Labels(*found[:3]), *found[3:7]
+    audits = Audits(*found[7:])
     fit = labels.inputs.ndim == labels.targets.ndim == 2 and labels.inputs.shape[1:] == widths.shape
-    fit = fit and labels.targets.shape[1:] == scales.shape and reference.ndim == 1
+    fit = fit and labels.targets.shape[1:] == scales.shape and reference.ndim == 1 and sampling.size in (1, scales.size)
     rows = {len(labels.inputs), len(labels.targets), len(labels.spread)}
     if not fit or len(rows) != 1 or audits.kl.shape != audits.expected.shape:
         raise StorageError(f"{path} is damaged: its arrays do not fit together.")
