@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from cavity.factors.base import Factor, factor, is_one, static
 from cavity.families.base import Family, Tilted
 from cavity.learned.coordinates import parts_of, statistics_of
-from cavity.learned.oracles import Integrated, Oracle
+from cavity.learned.oracles import Integrated, Oracle, joined
 from cavity.learned.sampling import Automatic
 from cavity.learned.simulation import Sampler, Simulated, Simulator, Slots, simulator
 from cavity.moments.base import Moments
@@ -59,7 +59,10 @@ class EveryTime(Factor):
             rows = np.ascontiguousarray(words).view(np.float64).reshape(-1, flat.size)
             cavities, own = jax.tree.map(np.asarray, jax.vmap(rebuild)(jnp.asarray(rows)))
             key = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
-            found = self.oracle.answer(family, cavities, own, self.known, key)
+            # One by one where answers are sampled: a site has the same draws whoever is asked about beside it.
+            single = [slice(k, k + 1) for k in range(len(rows))] if self.oracle.is_noisy(family) else [slice(None)]
+            batches = [(cavities[at], jax.tree.map(lambda leaf, at=at: leaf[at], own)) for at in single]
+            found = joined([self.oracle.answer(family, eta, data, self.known, key) for eta, data in batches])
             answers = np.concatenate([found.projected - cavities, found.log_z[:, None]], axis=1)
             return answers.view(np.uint32).reshape(*lead, -1, 2)
 

@@ -27,6 +27,11 @@ class Answers(NamedTuple):
         return Answers(*(own[places] for own in self))
 
 
+def joined(found: list[Answers]) -> Answers:
+    """Answers to several batches of questions as one."""
+    return Answers(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
 def stacked(found: list[Answers]) -> Answers:
     """Answers to single questions as one."""
     return Answers(*(np.stack([np.asarray(own) for own in column]) for column in zip(*found, strict=True)))
@@ -80,4 +85,4 @@ class Integrated(Oracle):
             projected = np.where(usable[:, None], np.asarray(own + tilted.site), np.nan)
             batch = Answers(projected, np.asarray(tilted.log_z), 1.0 / ess)
             found.append(batch.part(slice(min(self.batch, len(cavities) - start))))
-        return Answers(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        return joined(found)
