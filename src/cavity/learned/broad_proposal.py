@@ -1,0 +1,101 @@
+"""Importance sampling with a fixed broad proposal: the sampler of Jitkrittum et al. (2), kept for comparison.
+
+Draws x come from one distribution whatever the messages are, and weigh
+
+    w(x) = factor(x) ∏ m(x) / r(x).
+
+Where the outputs of a factor are drawn by a program from its inputs, the factor cancels and r is that of the inputs.
+The paper has r = N(0, 200) and 10⁵ to 5·10⁵ draws. With messages much narrower than r few draws count; ESS says so.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from cavity.families.base import Family
+from cavity.families.gaussian import Gaussian
+from cavity.learned.coordinates import cut, parts_of
+from cavity.numerics.precision import float64
+
+#: key, number of draws → values (one array a variable, or one array) and log factor(x)/r(x)
+Draw = Callable[[jax.Array, int], tuple[Any, jax.Array]]
+
+#: mean and variance of the paper's proposal
+MEAN, VARIANCE = 0.0, 200.0
+
+
+class Sampled(NamedTuple):
+    """projected: natural parameters of the projections, one row a cavity. log_z, ess: of each."""
+
+    projected: np.ndarray
+    log_z: np.ndarray
+    ess: np.ndarray
+
+
+def through(program: Callable[[jax.Array], Any]) -> Draw:
+    """Inputs from N(0, 200), all variables by a program without randomness of its own: z ↦ (σ(z), z), say."""
+
+    def draw(key: jax.Array, count: int) -> tuple[Any, jax.Array]:
+        inputs, log_r = broad(key, count)
+        return program(inputs), -log_r
+
+    return draw
+
+
+def weighed(log_density: Callable[[Any], jax.Array]) -> Draw:
+    """One variable on the line from N(0, 200), weighed by the density of a factor."""
+
+    def draw(key: jax.Array, count: int) -> tuple[Any, jax.Array]:
+        values, log_r = broad(key, count)
+        return values, jax.vmap(log_density)(values) - log_r
+
+    return draw
+
+
+def broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """Draws from N(0, 200) and log r there."""
+    line = Gaussian()
+    eta = line.from_mean(MEAN, VARIANCE)
+    values = line.sample(key, eta, (count,))
+    return values, line.log_density(eta, values)
+
+
+@float64
+def sampled(key: jax.Array, draw: Draw, family: Family, cavities: np.ndarray, draws: int = 100_000) -> Sampled:
+    """Projections of factor × cavity for rows of cavities, every one by draws of its own."""
+    keys = jax.random.split(key, len(cavities))
+    found = compiled(draw, family, draws, keys, jnp.asarray(cavities, float))
+    return Sampled(*(np.asarray(own) for own in found))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def compiled(draw: Draw, family: Family, draws: int, keys: jax.Array, cavities: jax.Array) -> Sampled:
+    """`sampled`, one cavity after another: the draws of all would not fit into memory."""
+    return jax.lax.map(lambda row: one(draw, family, draws, *row), (keys, cavities))
+
+
+def one(draw: Draw, family: Family, draws: int, key: jax.Array, cavity: jax.Array) -> Sampled:
+    """One question."""
+    values, log_weights = draw(key, draws)
+    rows = values if isinstance(values, tuple) else (values,)
+    parts = list(zip(parts_of(family), cut(family, cavity), rows, strict=True))
+    for own, piece, x in parts:
+        log_weights = log_weights + own.log_density(piece, x)
+    total = logsumexp(log_weights)
+    weights = jnp.exp(log_weights - total)
+    projected = jnp.concatenate([matched(own, x, weights) for own, _, x in parts])
+    return Sampled(projected, total - jnp.log(draws), 1.0 / jnp.sum(weights**2))
+
+
+def matched(family: Family, values: jax.Array, weights: jax.Array) -> jax.Array:
+    """The member nearest to weighted draws; a Gaussian by central moments, which keep their digits far out."""
+    if isinstance(family, Gaussian):
+        mean = weights @ values
+        return family.from_mean(mean, weights @ (values - mean) ** 2)
+    statistics = jnp.where(weights[:, None] > 0, family.statistics(values), 0.0)
+    return family.natural(weights @ statistics)
