@@ -7,7 +7,7 @@
 
 An operator is for one factor and one direction; the arrays of `Embedding` keep their shapes when it learns, so that a
 program which takes them is compiled once. The paper gives every output a feature map of its own (`shared=False`). With
-equal noise all outputs have the same predictive variance up to the draw, so one map for all costs less and loses little.
+equal noise all outputs have the same predictive variance up to the draw: one map for all costs less and loses little.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ MOST = 2000
 
 
 class Embedding(NamedTuple):
-    """An operator's arrays, with one row for every feature map. noise: of the labels; the prior of weights is N(0, I)."""
+    """An operator's arrays, one row for every feature map. noise: of the labels; the prior of weights is N(0, I)."""
 
     stages: TwoStages
     regression: Regression

@@ -191,7 +191,7 @@ def mean_variances(of: Messages) -> tuple[float, ...]:
 
 
 def median_gap(of: Messages, squares: tuple[float, ...]) -> float:
-    """γ² of the median heuristic (supplement A, step 2), over pairs i ≤ j with the zero ones i = j, as the authors do."""
+    """γ² of the median heuristic (supplement A, step 2), over pairs i ≤ j; the authors count the zero ones i = j."""
     gaps = embedding_gaps(of, of, squares)
     return float(np.median(gaps[np.triu_indices(len(gaps))]))
 

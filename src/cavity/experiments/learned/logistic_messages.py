@@ -100,7 +100,7 @@ def compiled_ep(X: jax.Array, y: jax.Array, sweeps: int) -> tuple[jax.Array, jax
         variance = jnp.sum((X @ covariance) * X, axis=1)
         natural = jnp.stack([X @ mean / variance, 1.0 / variance], axis=1) - sites
         cavities = jnp.concatenate([shapes, natural], axis=1)
-        # To z the factor under Beta(2, 1) or Beta(1, 2) is the logistic likelihood of the label, which has a quicker rule.
+        # To z the factor with its Beta message is the logistic likelihood of the label, which has a quicker rule.
         return jax.vmap(lambda own, label: Logistic().tilted(Gaussian(), own, label, 1.0).site)(natural, y), cavities
 
     sites, cavities = jax.lax.scan(sweep, jnp.zeros((len(X), 2)), None, length=sweeps)
@@ -125,6 +125,8 @@ def split(seed: int, problems: list[np.ndarray], train: int, test: int) -> tuple
     rng = np.random.default_rng(seed)
     border = (3 * len(problems)) // 5
     parts = np.concatenate(problems[:border]), np.concatenate(problems[border:])
-    chosen = (rng.choice(len(part), min(size, len(part)), replace=False) for part, size in zip(parts, (train, test)))
-    first, second = (part[rows] for part, rows in zip(parts, chosen, strict=True))
+    first, second = (
+        part[rng.choice(len(part), min(size, len(part)), replace=False)]
+        for part, size in zip(parts, (train, test), strict=True)
+    )
     return first, second
