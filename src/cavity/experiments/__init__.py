@@ -1,6 +1,7 @@
 """Experiments: one file a figure of a document, each with its claim, its run and its verdict."""
 
 from cavity.experiments.base import Config, Experiment, Outcome, Unit
+from cavity.experiments.learned import experiment_1 as kjit_1
 from cavity.experiments.notes import figure_1 as notes_1
 from cavity.experiments.notes import figure_2 as notes_2
 from cavity.experiments.relaxed import figure_1 as rep_1
@@ -33,6 +34,7 @@ MODULES = (
     *(random_grids, networks),
     *(notes_1, notes_2),
     *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
+    *(kjit_1,),
 )
 
 #: all experiments by name
