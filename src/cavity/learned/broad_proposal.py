@@ -25,6 +25,8 @@ from cavity.numerics.precision import float64
 #: key, number of draws → values (one array a variable, or one array) and log factor(x)/r(x)
 Draw = Callable[[jax.Array, int], tuple[Any, jax.Array]]
 
+#: cavities of a compiled batch
+BATCH = 50
 #: mean and variance of the paper's proposal
 MEAN, VARIANCE = 0.0, 200.0
 
@@ -32,9 +34,9 @@ MEAN, VARIANCE = 0.0, 200.0
 class Sampled(NamedTuple):
     """projected: natural parameters of the projections, one row a cavity. log_z, ess: of each."""
 
-    projected: np.ndarray
-    log_z: np.ndarray
-    ess: np.ndarray
+    projected: Any
+    log_z: Any
+    ess: Any
 
 
 def through(program: Callable[[jax.Array], Any]) -> Draw:
@@ -69,13 +71,17 @@ def broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 def sampled(key: jax.Array, draw: Draw, family: Family, cavities: np.ndarray, draws: int = 100_000) -> Sampled:
     """Projections of factor × cavity for rows of cavities, every one by draws of its own."""
     keys = jax.random.split(key, len(cavities))
-    found = compiled(draw, family, draws, keys, jnp.asarray(cavities, float))
-    return Sampled(*(np.asarray(own) for own in found))
+    found = []
+    for start in range(0, len(cavities), BATCH):
+        places = np.resize(np.arange(start, min(start + BATCH, len(cavities))), BATCH)
+        batch = compiled(draw, family, draws, keys[places], jnp.asarray(np.asarray(cavities, float)[places]))
+        found.append([np.asarray(own)[: len(cavities) - start] for own in batch])
+    return Sampled(*(np.concatenate(own) for own in zip(*found, strict=True)))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def compiled(draw: Draw, family: Family, draws: int, keys: jax.Array, cavities: jax.Array) -> Sampled:
-    """`sampled`, one cavity after another: the draws of all would not fit into memory."""
+    """A batch, one cavity after another: the draws of all would not fit into memory."""
     return jax.lax.map(lambda row: one(draw, family, draws, *row), (keys, cavities))
 
 

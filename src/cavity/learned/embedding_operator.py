@@ -71,22 +71,22 @@ def fit(
     key: jax.Array, target: Target, cavities: np.ndarray, projected: np.ndarray, settings: Settings = ONLINE
 ) -> Embedding:
     """From an initial batch of labels: cavities of all variables, projections of the target's own."""
-    cavities, projected = jnp.asarray(cavities, float), jnp.asarray(projected, float)
-    values = jax.vmap(target.of)(cavities, projected)
+    rows = jnp.asarray(cavities, float)
+    values = jax.vmap(target.of)(rows, jnp.asarray(projected, float))
     choose, draw, trial = jax.random.split(key, 3)
-    rows = np.asarray(jax.random.permutation(choose, len(cavities)))[:MOST]
-    seen = messages_of(target.family, np.asarray(cavities)[rows])
+    chosen_rows = np.asarray(jax.random.permutation(choose, len(rows)))[:MOST]
+    seen = messages_of(target.family, np.asarray(rows)[chosen_rows])
     squares = mean_variances(seen)
     gap, widths = median_gap(seen, squares), jnp.sqrt(jnp.asarray(squares))
-    chosen = selected(trial, target.family, cavities, values, widths, gap, settings)
+    chosen = selected(trial, target.family, rows, values, widths, gap, settings)
     keys = jax.random.split(draw, len(chosen))
     stages, regressions = [], []
     for own, (factor, noise), columns in zip(keys, chosen, jnp.split(values, len(chosen), axis=1), strict=True):
         stages.append(two_stages(own, settings.inner, settings.outer, widths, float(np.sqrt(factor * gap))))
-        seen_by = compiled_features(stages[-1], target.family, cavities)
+        seen_by = compiled_features(stages[-1], target.family, rows)
         regressions.append(fitted(seen_by, columns, jnp.full(len(columns), noise)))
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *zip(stages, regressions, strict=True))
-    return Embedding(*stacked, jnp.asarray([noise for _, noise in chosen]))
+    maps, regression = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in (stages, regressions))
+    return Embedding(maps, regression, jnp.asarray([noise for _, noise in chosen]))
 
 
 def selected(

@@ -26,9 +26,9 @@ EDGE = 1e-12
 class Repeated(NamedTuple):
     """projected: of the mean label. log_z: the mean. variance: of every number in `changes`, and of log Z, last."""
 
-    projected: np.ndarray
-    log_z: np.ndarray
-    variance: np.ndarray
+    projected: Any
+    log_z: Any
+    variance: Any
 
 
 @float64

@@ -39,12 +39,11 @@ class Tree:
 
     def add(self, rows: np.ndarray) -> int:
         """A leaf without a model yet."""
-        for values, value in zip(
-            (self.columns, self.borders, self.children, self.rows, self.models),
-            (-1, 0.0, (-1, -1), rows, np.zeros(0)),
-            strict=True,
-        ):
-            values.append(value)
+        self.columns.append(-1)
+        self.borders.append(0.0)
+        self.children.append((-1, -1))
+        self.rows.append(rows)
+        self.models.append(np.zeros(0))
         return len(self.rows) - 1
 
     def leaves(self, columns: np.ndarray) -> np.ndarray:

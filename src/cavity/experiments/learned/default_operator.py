@@ -41,6 +41,23 @@ def asked(known: Knowledge, cavities: jax.Array) -> jax.Array:
     return jax.lax.map(lambda cavity: guess(known, FAMILY, cavity, ()).projected, cavities, batch_size=100)
 
 
+@jax.jit
+def doubted(known: Knowledge, cavities: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`doubts`."""
+
+    def one(cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = guess(known, FAMILY, cavity, ())
+        return found.expected_kl, found.projected
+
+    return jax.lax.map(one, cavities, batch_size=100)
+
+
+def doubts(known: Knowledge, cavities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(expected KL, projections of all variables) of rows of cavities."""
+    expected, projected = doubted(known, jnp.asarray(cavities))
+    return np.asarray(expected), np.asarray(projected)
+
+
 def predictor(known: Knowledge, output: int, cavities: np.ndarray) -> np.ndarray:
     """Projections of one variable."""
     return np.asarray(asked(known, jnp.asarray(cavities)))[:, FAMILY.slices[output]]

@@ -1,7 +1,7 @@
 """Jitkrittum et al., experiment 1 with figure 3 and the table of section C: operators learned from a batch of messages.
 
-The paper says 20 features and 300 points a problem; its program has 10 and 400 by all evidence. Both are run. Here whole
-problems are held out, where the paper splits messages: its test messages have near copies among its training messages.
+The paper says 20 features and 300 points a problem; its program has 10 and 400 by all evidence. Both are run. Here
+whole problems are held out. The paper splits messages, and its test messages have near copies among those for training.
 """
 
 from functools import lru_cache, partial
@@ -14,7 +14,18 @@ from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, 
 from cavity.experiments.learned import DOCUMENT
 from cavity.experiments.learned import operators as own
 from cavity.experiments.learned.default_operator import POINTS, asking, default_operator, scrambled_labels
-from cavity.experiments.learned.logistic_messages import FAMILY, P, Z, Labelled, by_sampler, collected, labelled, split
+from cavity.experiments.learned.logistic_messages import (
+    FAMILY,
+    Labelled,
+    P,
+    Z,
+    by_sampler,
+    collected,
+    labelled,
+    log_kl,
+    split,
+)
+from cavity.learned.embedding_operator import Settings
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLACK, BLUE, GREY, VERMILION, label, legend
 
@@ -101,18 +112,16 @@ def run_unit(unit: Unit, config: Config) -> dict:
     given = data(config.seed, unit.options["setting"], config.size)
     output, name = OUTPUTS[unit.options["output"]], unit.options["operator"]
     cavities = given.exact[1].cavities
-    if name == EXACT:
+    if name == KJIT and config.size == "tiny":
+        found = own.kernel_operator(settings=SMALL)(given.sampled[0], output, unit.seed)(cavities)
+    elif name == EXACT:
         found = given.exact[1].of(output)
     elif name in ROWS:
         found = ROWS[name](given.sampled[0], output, unit.seed)(cavities)
     else:
         found = by_default(name, given, unit, config)(cavities)
-    family = FAMILY.families[output]
-    result: dict[str, Any] = {}
-    for kind, labels in (("sampler", given.sampled[1]), ("exact", given.exact[1])):
-        errors = np.asarray(family.kl(labels.of(output), found))
-        # KL of a number with itself is 0; with what is no distribution, infinite.
-        result[kind] = np.log(np.maximum(np.where(np.isfinite(errors), errors, 1e300), 1e-40))
+    labels = {"sampler": given.sampled[1], "exact": given.exact[1]}
+    result: dict[str, Any] = {kind: log_kl(output, truth, found) for kind, truth in labels.items()}
     if name == KJIT and output == Z:
         order = np.argsort(result["sampler"])
         places = order[[int(q * (len(order) - 1)) for q in QUANTILES]]
@@ -120,6 +129,8 @@ def run_unit(unit: Unit, config: Config) -> dict:
     return result
 
 
+#: of the operator in tests
+SMALL = Settings(40, 60, (0.5, 1.0), (1e-4, 1e-2), False, (40, 60))
 #: test messages shown, from the best on
 QUANTILES = (0.0, 0.5, 0.9, 0.99)
 
@@ -149,32 +160,36 @@ def scores(results: Results, setting: str, output: str) -> dict[str, dict[str, n
 
 
 def summarise(results: Results, config: Config) -> Outcome:
-    tables, means = [], {}
-    for setting in SETTINGS:
-        for output in OUTPUTS:
-            found = scores(results, setting, output)
-            if not found:
-                continue
-            rows = []
-            for name, errors in found.items():
-                printed = PRINTED.get(name) if output == "to z" else None
-                own_mean = {kind: float(values.mean()) for kind, values in errors.items()}
-                means[f"{setting}, {output}: {name}"] = own_mean
-                rows.append(
-                    (
-                        name,
-                        "" if printed is None else f"{printed[0]:.2f} ({printed[1]:.2f})",
-                        f"{own_mean['sampler']:.2f} ({errors['sampler'].std():.2f})",
-                        "" if name == EXACT else f"{own_mean['exact']:.2f} ({errors['exact'].std():.2f})",
-                        "" if name == EXACT else f"{np.quantile(errors['exact'], 0.99):.2f}",
-                    )
-                )
-            heads = ("operator", "printed", "against the sampler", "against exact moments", "99th percentile")
-            title = f"Mean log KL (deviation), messages {output}, {setting}, {len(errors['exact'])} test messages"
-            tables.append(Table(title, heads, rows))
+    cases = [(setting, output) for setting in SETTINGS for output in OUTPUTS]
+    found = {case: scores(results, *case) for case in cases}
+    tables = [table_of(*case, operators) for case, operators in found.items() if operators]
+    means = {
+        f"{setting}, {output}: {name}": {kind: float(values.mean()) for kind, values in errors.items()}
+        for (setting, output), operators in found.items()
+        for name, errors in operators.items()
+    }
     checks = checked(means)
-    sentence = spoken(means)
-    return Outcome((*tables, check_table(checks)), {"mean log KL": means}, grade(checks), sentence)
+    return Outcome((*tables, check_table(checks)), {"mean log KL": means}, grade(checks), spoken(means))
+
+
+def table_of(setting: str, output: str, operators: dict[str, dict[str, np.ndarray]]) -> Table:
+    """All operators on messages in one direction."""
+    rows = []
+    for name, errors in operators.items():
+        printed = PRINTED.get(name) if output == "to z" else None
+        sampler, exact = errors["sampler"], errors["exact"]
+        known = name == EXACT
+        rows.append(
+            (
+                name,
+                "" if printed is None else f"{printed[0]:.2f} ({printed[1]:.2f})",
+                f"{sampler.mean():.2f} ({sampler.std():.2f})",
+                "" if known else f"{exact.mean():.2f} ({exact.std():.2f})",
+                "" if known else f"{np.quantile(exact, 0.99):.2f}",
+            )
+        )
+    heads = ("operator", "printed", "against the sampler", "against exact moments", "99th percentile")
+    return Table(f"Mean log KL (deviation), messages {output}, {setting}", heads, rows)
 
 
 def checked(means: dict[str, dict[str, float]]) -> dict[str, bool]:
@@ -201,9 +216,9 @@ def spoken(means: dict[str, dict[str, float]]) -> str:
     kjit, floor, best = (means[f"{first}, to z: {name}"] for name in (KJIT, EXACT, QUADRATURE))
     scrambled = means[f"{first}, to z: {SCRAMBLED}"]
     return (
-        f"{first}: the paper's operator reaches {kjit['sampler']:.2f} against the sampler's labels, where exact moments "
-        f"themselves reach {floor['sampler']:.2f}; against exact moments it is {kjit['exact']:.2f}. The default "
-        f"operator is at {best['exact']:.1f}, with labels by scrambled points at {scrambled['exact']:.1f}."
+        f"{first}: the paper's operator reaches {kjit['sampler']:.2f} against the sampler's labels, where exact "
+        f"moments themselves reach {floor['sampler']:.2f}; against exact moments it is {kjit['exact']:.2f}. The "
+        f"default operator is at {best['exact']:.1f}, with labels by scrambled points at {scrambled['exact']:.1f}."
     )
 
 
@@ -259,9 +274,10 @@ EXPERIMENT = Experiment(
     name="kjit-1",
     document=f"{DOCUMENT}, experiment 1, figure 3 and section C",
     title="Operators learned from a batch of messages",
-    claim="A Gaussian kernel on joint mean embeddings, with random features, predicts the projected beliefs of the logistic "
-    "factor with a mean log KL of −8.97, better than the other kernels and than random forests. Ours: the default operator "
-    "of this library reaches −20 on the same messages against exact moments, and −16 with labels by scrambled points alone.",
+    claim="A Gaussian kernel on joint mean embeddings, with random features, predicts the projected beliefs of the "
+    "logistic factor with a mean log KL of −8.97, better than the other kernels and than random forests. Ours: the "
+    "default operator of this library reaches −20 on the same messages against exact moments, and −16 with labels by "
+    "scrambled points alone.",
     units=units,
     run_unit=run_unit,
     summarise=summarise,

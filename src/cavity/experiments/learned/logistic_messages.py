@@ -22,6 +22,8 @@ FAMILY = Product((Beta(), Gaussian()))
 #: places of the two variables in FAMILY
 P, Z = 0, 1
 FACTOR = LogisticLink()
+#: messages integrated at a time
+BATCH = 64
 
 
 def probability(z: jax.Array) -> jax.Array:
@@ -45,7 +47,7 @@ class Labelled(NamedTuple):
 
     def of(self, output: int) -> np.ndarray:
         """Projections of one variable."""
-        return self.projected[:, FAMILY.slices[output]]
+        return slices_of(self.projected, output)
 
 
 class Run(NamedTuple):
@@ -58,20 +60,24 @@ class Run(NamedTuple):
 
 @jax.jit
 def exact(cavities: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Projections and log Z of rows of cavities, by quadrature."""
+    """Projections and log Z of a batch of cavities, by quadrature."""
 
     def one(cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
         found = FACTOR.tilted(FAMILY, cavity, (), 1.0)
         return cavity + found.site, found.log_z
 
-    return jax.lax.map(one, cavities, batch_size=64)
+    return jax.vmap(one)(cavities)
 
 
 @float64
 def labelled(cavities: np.ndarray) -> Labelled:
-    """With exact projections."""
-    rows = np.asarray(cavities, float)
-    return Labelled(rows, *(np.asarray(own) for own in exact(jnp.asarray(rows))))
+    """With exact projections, in batches of one length, so that the rule is compiled once."""
+    rows, found = np.asarray(cavities, float), []
+    for start in range(0, len(rows), BATCH):
+        batch = np.resize(rows[start : start + BATCH], (BATCH, FAMILY.size))
+        count = min(BATCH, len(rows) - start)
+        found.append([np.asarray(own)[:count] for own in exact(jnp.asarray(batch))])
+    return Labelled(rows, *(np.concatenate(own) for own in zip(*found, strict=True)))
 
 
 def by_sampler(key: jax.Array, cavities: np.ndarray, draws: int) -> Labelled:
@@ -130,3 +136,15 @@ def split(seed: int, problems: list[np.ndarray], train: int, test: int) -> tuple
         for part, size in zip(parts, (train, test), strict=True)
     )
     return first, second
+
+
+def slices_of(etas: np.ndarray, output: int) -> np.ndarray:
+    """The natural parameters of one variable."""
+    return etas[..., FAMILY.slices[output]]
+
+
+@float64
+def log_kl(output: int, labels: Labelled, found: np.ndarray) -> np.ndarray:
+    """log KL(label ‖ found) of one variable, not below log 1e-40; what is no distribution is infinitely far."""
+    errors = np.asarray(FAMILY.families[output].kl(jnp.asarray(labels.of(output)), jnp.asarray(found)))
+    return np.log(np.maximum(np.where(np.isfinite(errors), errors, 1e300), 1e-40))

@@ -1,13 +1,13 @@
 """Operators of the batch experiment: learned from labels once, then asked about new messages.
 
-A learner takes labels, the variable its messages go to and a seed, and gives a function from rows of cavities to rows of
-natural parameters of that variable's projection. Kernels with random features choose a factor of their widths and the
-ridge by leaving one label out, for each target, with half the features; those with incomplete Cholesky by three random
-hold-outs. Where the supplement does not say which width the factor multiplies, it is all of them, squared.
+A learner takes labels, the variable its messages go to and a seed, and gives a function from rows of cavities to rows
+of natural parameters of that variable's projection. Kernels with random features choose a factor of their widths and
+the ridge by leaving one label out, for each target, with half the features; those with incomplete Cholesky by three
+random hold-outs. Where the supplement does not say which width the factor multiplies, it is all of them, squared.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -207,7 +207,7 @@ def kernel_operator(kind: Kind = "parameters", settings: Settings = BATCH) -> Le
     return learner
 
 
-def standard_forest(kind: str) -> Learner:
+def standard_forest(kind: Literal["breiman", "extremely randomised"]) -> Learner:
     """Breiman's forest or extremely randomised trees, on all common parameters of the messages."""
 
     def learner(labels: Labelled, output: int, seed: int) -> Predictor:
