@@ -1,0 +1,92 @@
+"""The arithmetic of the experiments on learned messages: EP's messages, splits, scores."""
+
+import jax
+import numpy as np
+
+from cavity.experiments.learned import experiment_2, figure_1
+from cavity.experiments.learned.logistic_messages import (
+    FAMILY,
+    Labelled,
+    P,
+    Z,
+    collected,
+    labelled,
+    log_kl,
+    probability,
+    random_problem,
+    run_ep,
+    slices_of,
+    split,
+)
+from cavity.families import Gaussian
+from cavity.learned.coordinates import changes
+from cavity.learned.quasi_random import quasi_random
+
+
+def test_messages_are_those_of_ep():
+    """The first come from the prior alone; the last belong to marginals with the moments of σ(y z) × cavity."""
+    X, y = random_problem(0, 3, 40)
+    found = run_ep(X, y, 40)
+    first = slices_of(found.cavities[0], Z)
+    np.testing.assert_allclose(first, np.column_stack([np.zeros(40), 1 / np.sum(X**2, axis=1)]), atol=1e-12)
+    np.testing.assert_array_equal(slices_of(found.cavities[3], P), np.where(y[:, None] > 0, [2.0, 1.0], [1.0, 2.0]))
+    nu, tau = slices_of(found.cavities[-1], Z).T
+    z = (nu / tau)[:, None] + np.linspace(-12, 12, 4001) / np.sqrt(tau)[:, None]
+    mass = np.exp(-0.5 * tau[:, None] * (z - (nu / tau)[:, None]) ** 2) / (1 + np.exp(-y[:, None] * z))
+    mean = (mass * z).sum(axis=1) / mass.sum(axis=1)
+    variance = (mass * (z - mean[:, None]) ** 2).sum(axis=1) / mass.sum(axis=1)
+    np.testing.assert_allclose(X @ found.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(np.sum((X @ found.covariance) * X, axis=1), variance, rtol=1e-6)
+
+
+def test_whole_problems_are_held_out():
+    problems = collected(1, 3, 10, 5, kept_sweeps=2)
+    assert [own.shape for own in problems] == [(20, 4)] * 5
+    train, test = split(0, problems, 40, 30)
+    owner = {tuple(row): number for number, own in enumerate(problems) for row in own}
+    assert {owner[tuple(row)] for row in train} <= {0, 1, 2}
+    assert {owner[tuple(row)] for row in test} <= {3, 4}
+    assert len(np.unique(train, axis=0)) == 40
+
+
+def test_scores_are_divergences_and_never_nan():
+    labels = Labelled(np.zeros((2, 4)), np.array([[2.0, 1.0, 0.5, 2.0]] * 2), np.zeros(2))
+    found = log_kl(Z, labels, np.array([[1.0, 1.0], [1.0, -1.0]]))
+    np.testing.assert_allclose(found[0], np.log(0.5 * (0.5 - 1 + np.log(2.0) + 0.75**2)))
+    assert found[1] > 600
+    np.testing.assert_allclose(log_kl(Z, labels, labels.of(Z)), np.log(1e-40))
+
+
+def test_scrambled_labels_know_their_noise():
+    """Standardised errors are near 1 on average, and four times as many points make the noise far less."""
+    rows = collected(2, 3, 30, 1, kept_sweeps=3)[0]
+    exact = labelled(rows)
+    steps = jax.vmap(lambda c, p: changes(FAMILY, c, p))
+    noise = []
+    for points in (128, 512):
+        found = quasi_random(0, lambda z: (probability(z), z), FAMILY, rows, points)
+        gap = np.asarray(steps(rows, found.projected) - steps(rows, exact.projected))
+        noise.append(np.sqrt(np.mean(found.variance[:, 2:4])))
+        assert 0.4 < np.sqrt(np.median(gap[:, 2:] ** 2 / found.variance[:, 2:4])) < 1.6
+        np.testing.assert_allclose(found.log_z, exact.log_z, atol=0.02)
+    assert noise[1] < 0.4 * noise[0]
+    assert np.mean(np.asarray(Gaussian().kl(exact.of(Z), found.projected[:, 2:]))) < 1e-4
+
+
+def test_roughness_counts_ups_and_downs():
+    assert experiment_2.roughness(np.array([0.0, 1.0, 3.0])) == 1.0
+    assert experiment_2.roughness(np.array([0.0, 2.0, 0.0, 2.0])) == 3.0
+
+
+def test_curves_are_the_papers():
+    rows = experiment_2.curve("second", 3)
+    np.testing.assert_allclose(np.log(rows[:, 3]), [1.6 - 0.02 * 169, 1.6, 1.6 - 0.02 * 169])
+    np.testing.assert_allclose(rows[:, 2] / rows[:, 3], [-13.0, 0.0, 13.0], atol=1e-12)
+
+
+def test_rows_keep_the_shares_of_both_classes():
+    X, y = figure_1.rows_of(figure_1.BUNDLED, 0, 100)
+    assert len(X) == 100 and abs(np.mean(y > 0) - 0.5) < 0.02
+    assert np.all(np.isfinite(X))
+    histogram = figure_1.histogram(np.array([[0.0, 0.0], [99.0, -99.0]]))
+    assert histogram.sum() == 1.0 and np.count_nonzero(histogram) == 2
