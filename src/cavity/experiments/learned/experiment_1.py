@@ -4,7 +4,7 @@ The paper says 20 features and 300 points a problem; its program has 10 and 400 
 whole problems are held out. The paper splits messages, and its test messages have near copies among those for training.
 """
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -135,7 +135,7 @@ SMALL = Settings(40, 60, (0.5, 1.0), (1e-4, 1e-2), False, (40, 60))
 QUANTILES = (0.0, 0.5, 0.9, 0.99)
 
 
-def by_default(name: str, given: Data, unit: Unit, config: Config) -> partial:
+def by_default(name: str, given: Data, unit: Unit, config: Config) -> own.Predictor:
     """The default operator with labels of some kind; a thousand of the training messages are enough for it."""
     rows = np.arange(min(config.pick(1000, 500, 60), len(given.exact[0].cavities)))
     output = OUTPUTS[unit.options["output"]]
@@ -233,6 +233,7 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
     for name, kind, colour, text in shown:
         values = np.clip(found[name][kind], bins[0], bins[-1])
         ax.hist(values, bins, histtype="stepfilled", alpha=0.5, color=colour, label=text)
+    ax.margins(y=0.3)
     label(ax, f"(a) errors of messages to z, {setting}", "log KL", "test messages")
     legend(ax)
     ax = axes[0, 1]

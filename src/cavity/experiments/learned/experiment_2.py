@@ -172,8 +172,9 @@ def summarise(results: Results, config: Config) -> Outcome:
 
 
 def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
-    sheet, axes = figure(1, len(results) + 1, width=4.1 * (len(results) + 1), height=4.0)
-    ax = axes[0, 0]
+    sheet, grid = figure(2, 3, width=13.0, height=7.6)
+    axes = grid.ravel()
+    ax = axes[0]
     nu, tau = array(next(iter(results.values()))["trained"])
     shown = ~((np.abs(nu / tau) <= 1e-3) & (tau < 1.0))  # without the first sweep, whose means are all 0
     ax.plot(
@@ -184,16 +185,18 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
     ax.plot(m, 1.6 - 0.02 * m**2, color=VERMILION, label="second curve")
     label(ax, "(a) messages from z", "mean", "log precision")
     legend(ax)
-    for number, (ax, (name, result)) in enumerate(zip(axes[0, 1:], results.items(), strict=True)):
+    for ax in axes[len(results) + 1 :]:
+        ax.set_axis_off()
+    for number, (ax, (name, result)) in enumerate(zip(axes[1:], results.items(), strict=False)):
         for which, colour in zip(CURVES, (BLUE, VERMILION), strict=True):
             doubt, error = array(result[f"{which} doubt"]), array(result[f"{which} error"])
-            grid = np.linspace(-13.0, 13.0, len(doubt))
-            ax.plot(grid, error, color=colour, linewidth=0.7, alpha=0.35, label=f"{which}: true log KL")
-            ax.plot(grid, doubt, color=colour, linewidth=1.4, label=f"{which}: doubt")
+            m = np.linspace(-13.0, 13.0, len(doubt))
+            ax.plot(m, error, color=colour, linewidth=0.7, alpha=0.35, label=f"{which}: true log KL")
+            ax.plot(m, doubt, color=colour, linewidth=1.4, label=f"{which}: doubt")
         label(ax, f"({'bcdef'[number]}) {name}", "mean of the message", WHAT[name])
         ax.set_ylim(bottom=-40)
-        if number == 0:
-            legend(ax)
+    # The last panel is empty and has room for the names of the curves.
+    axes[-1].legend(*axes[1].get_legend_handles_labels(), loc="center", frameon=False, fontsize=10)
     return sheet
 
 
