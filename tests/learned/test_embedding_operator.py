@@ -58,11 +58,11 @@ def test_labels_are_the_integrals():
 
 def test_the_broad_sampler_comes_near_them():
     rows = cavities(4)
-    exact, found = labelled(rows), sampled(jax.random.key(0), DRAW, FAMILY, rows, 100_000)
-    assert np.all(found.ess < 60_000) and np.all(found.ess > 500)
+    exact, found = labelled(rows), sampled(jax.random.key(0), DRAW, FAMILY, rows, 20_000)
+    assert np.all(found.ess < 12_000) and np.all(found.ess > 100)
     assert np.all(np.asarray(Gaussian().kl(exact.of(Z), found.projected[:, 2:])) < 20 / found.ess)
     assert np.all(np.asarray(Beta().kl(exact.of(P), found.projected[:, :2])) < 20 / found.ess)
-    np.testing.assert_allclose(found.log_z, exact.log_z, atol=0.1)
+    np.testing.assert_allclose(found.log_z, exact.log_z, atol=0.2)
 
 
 def test_the_broad_sampler_with_a_density():

@@ -12,7 +12,19 @@ import numpy as np
 
 from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity.experiments.learned import DOCUMENT
-from cavity.experiments.learned import operators as own
+from cavity.experiments.learned.batch_rows import (
+    DEFAULTS,
+    EXACT,
+    FOREST_NAMES,
+    KJIT,
+    OTHER_KERNELS,
+    PRINTED,
+    QUADRATURE,
+    ROWS,
+    SAMPLED,
+    SCRAMBLED,
+    SMALL,
+)
 from cavity.experiments.learned.default_operator import POINTS, asking, default_operator, scrambled_labels
 from cavity.experiments.learned.logistic_messages import (
     FAMILY,
@@ -25,51 +37,12 @@ from cavity.experiments.learned.logistic_messages import (
     log_kl,
     split,
 )
-from cavity.learned.embedding_operator import Settings
+from cavity.experiments.learned.operators import Predictor, kernel_operator
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLACK, BLUE, GREY, VERMILION, label, legend
 
 SETTINGS = {"d = 10, n = 400": (10, 400), "d = 20, n = 300": (20, 300)}
 OUTPUTS = {"to z": Z, "to p": P}
-KJIT = "features, Gaussian kernel on joint embeddings (KJIT)"
-FOREST_NAMES = ("Breiman's random forest", "extremely randomised trees", "forest of Eslami et al.")
-OTHER_KERNELS = (
-    "features, mean-variance kernel",
-    "features, expected product kernel, joint",
-    "features, sum of expected product kernels",
-    "features, product of expected product kernels",
-)
-ROWS: dict[str, own.Learner] = {
-    OTHER_KERNELS[0]: own.by_features(own.mean_variance, (500, 1000)),
-    OTHER_KERNELS[1]: own.by_features(own.expected_product, (500, 1000)),
-    OTHER_KERNELS[2]: own.by_features(own.sum_of_products, (250, 500)),
-    OTHER_KERNELS[3]: own.by_features(own.product_of_products, (22, 32)),
-    KJIT: own.kernel_operator(),
-    "Cholesky, sum of Gaussian kernels on embeddings": own.by_incomplete_cholesky(own.sum_on_embeddings),
-    "Cholesky, Gaussian kernel on joint embeddings": own.by_incomplete_cholesky(own.on_embeddings),
-    FOREST_NAMES[0]: own.standard_forest("breiman"),
-    FOREST_NAMES[1]: own.standard_forest("extremely randomised"),
-    FOREST_NAMES[2]: own.polynomial_forest,
-    "Cholesky, product of Gaussian kernels on embeddings": own.by_incomplete_cholesky(own.product_on_embeddings),
-    "Mondrian forest": own.mondrian_forest,
-    "KJIT, residual targets": own.kernel_operator("change"),
-    "the incoming message, unchanged": own.silent,
-}
-#: mean and deviation of log KL as printed, messages to z; the last one is in a comment of the paper's source
-PRINTED = dict(
-    zip(
-        ROWS,
-        (
-            *((-6.96, 1.67), (-2.78, 1.82), (-1.05, 1.93), (-2.64, 1.65), (-8.97, 1.57), (-2.75, 2.84)),
-            *((-8.71, 1.69), (-8.69, 1.79), (-8.90, 1.59), (-6.94, 3.88), (-3.21, 1.99)),
-        ),
-        strict=False,
-    )
-)
-EXACT, QUADRATURE = "exact moments", "default operator, labels by quadrature"
-SCRAMBLED = f"default operator, labels by {POINTS} scrambled points"
-SAMPLED = "default operator, the paper's sampler"
-DEFAULTS = (QUADRATURE, SCRAMBLED, SAMPLED)
 
 
 class Data(NamedTuple):
@@ -113,7 +86,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
     output, name = OUTPUTS[unit.options["output"]], unit.options["operator"]
     cavities = given.exact[1].cavities
     if name == KJIT and config.size == "tiny":
-        found = own.kernel_operator(settings=SMALL)(given.sampled[0], output, unit.seed)(cavities)
+        found = kernel_operator(settings=SMALL)(given.sampled[0], output, unit.seed)(cavities)
     elif name == EXACT:
         found = given.exact[1].of(output)
     elif name in ROWS:
@@ -129,13 +102,11 @@ def run_unit(unit: Unit, config: Config) -> dict:
     return result
 
 
-#: of the operator in tests
-SMALL = Settings(40, 60, (0.5, 1.0), (1e-4, 1e-2), False, (40, 60))
 #: test messages shown, from the best on
 QUANTILES = (0.0, 0.5, 0.9, 0.99)
 
 
-def by_default(name: str, given: Data, unit: Unit, config: Config) -> own.Predictor:
+def by_default(name: str, given: Data, unit: Unit, config: Config) -> Predictor:
     """The default operator with labels of some kind; a thousand of the training messages are enough for it."""
     rows = np.arange(min(config.pick(1000, 500, 60), len(given.exact[0].cavities)))
     output = OUTPUTS[unit.options["output"]]

@@ -15,8 +15,8 @@ import numpy as np
 from cavity.baselines.forests import MessageForest, MondrianForest, regression_parameters
 from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity.experiments.learned import DOCUMENT
+from cavity.experiments.learned.batch_rows import SMALL
 from cavity.experiments.learned.default_operator import default_operator, doubts
-from cavity.experiments.learned.experiment_1 import SMALL
 from cavity.experiments.learned.logistic_messages import (
     FAMILY,
     Labelled,

@@ -6,7 +6,8 @@ import numpy as np
 
 from cavity.experiments.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity.experiments.learned import DOCUMENT
-from cavity.experiments.learned.experiment_1 import SMALL, data
+from cavity.experiments.learned.batch_rows import SMALL
+from cavity.experiments.learned.experiment_1 import data
 from cavity.experiments.learned.logistic_messages import FAMILY, Z, log_kl
 from cavity.experiments.thesis.orders import rank_correlation
 from cavity.learned.embedding_operator import BATCH, fit, predictions
