@@ -3,6 +3,9 @@
 from cavity.experiments.base import Config, Experiment, Outcome, Unit
 from cavity.experiments.learned import experiment_1 as kjit_1
 from cavity.experiments.learned import experiment_2 as kjit_2
+from cavity.experiments.learned import experiment_3 as kjit_3
+from cavity.experiments.learned import experiment_4 as kjit_4
+from cavity.experiments.learned import experiment_5 as kjit_5
 from cavity.experiments.learned import figure_1 as kjit_messages
 from cavity.experiments.learned import figure_10 as kjit_10
 from cavity.experiments.learned import supplement_b3 as kjit_b3
@@ -39,7 +42,7 @@ MODULES = (
     *(random_grids, networks),
     *(notes_1, notes_2),
     *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
-    *(kjit_messages, kjit_1, kjit_2, kjit_10, kjit_b3, kjit_b6),
+    *(kjit_messages, kjit_1, kjit_2, kjit_3, kjit_4, kjit_5, kjit_10, kjit_b3, kjit_b6),
 )
 
 #: all experiments by name

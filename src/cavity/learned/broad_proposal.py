@@ -17,9 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
+from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
 from cavity.learned.coordinates import cut, parts_of
+from cavity.learned.oracles import Answers, Oracle, stacked
 from cavity.numerics.precision import float64
 
 #: key, number of draws → values (one array a variable, or one array) and log factor(x)/r(x)
@@ -57,6 +59,33 @@ def weighed(log_density: Callable[[Any], jax.Array]) -> Draw:
         return values, jax.vmap(log_density)(values) - log_r
 
     return draw
+
+
+class Broad(Oracle):
+    """The paper's sampler for a factor of one variable on the line. It refuses nothing, however few draws count."""
+
+    def __init__(self, factor: Factor, draws: int = 500_000) -> None:
+        self.factor, self.draws = factor, draws
+        self._compiled: Any = None
+
+    def is_noisy(self, family: Family) -> bool:
+        return True
+
+    def answer(
+        self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
+    ) -> Answers:
+        if self._compiled is None:
+
+            def ask(cavity: jax.Array, data: Any, key: jax.Array) -> Sampled:
+                return one(weighed(lambda x: self.factor.log_density(x, data)), family, self.draws, key, cavity)
+
+            self._compiled = jax.jit(ask)
+        keys = jax.random.split(key, len(cavities))
+        rows = [
+            self._compiled(jnp.asarray(cavity), jax.tree.map(lambda leaf, at=k: jnp.asarray(leaf)[at], data), keys[k])
+            for k, cavity in enumerate(cavities)
+        ]
+        return stacked([Answers(np.asarray(row.projected), np.asarray(row.log_z), 1.0 / row.ess) for row in rows])
 
 
 def broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

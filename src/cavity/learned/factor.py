@@ -83,7 +83,8 @@ class JustInTime(Factor):
         sites = Sites(family, cavities, jax.tree.map(jnp.asarray, data), self.known)
         if silent.any():
             self.operator.consult(sites, silent)
-        wrong = self.operator.audit(sites, silent, ended and not silent.any())
+        audited = self.operator.learner.audited
+        wrong = audited and self.operator.audit(sites, silent, ended and not silent.any())
         return self.current(family, data), bool(silent.any()) or wrong
 
 

@@ -1,7 +1,7 @@
 """What learns inside a just-in-time factor: on the host from answers, in compiled programs arrays of fixed shapes."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -25,6 +25,9 @@ class Guess(NamedTuple):
 
 class Learner(ABC):
     """Turns an oracle's answers into predictions."""
+
+    #: whether some of its sure predictions are to be checked
+    audited: ClassVar[bool] = True
 
     @abstractmethod
     def knowledge(self, family: Family, data: Any) -> Any:
