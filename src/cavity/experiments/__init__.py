@@ -8,6 +8,7 @@ from cavity.experiments.learned import experiment_4 as kjit_4
 from cavity.experiments.learned import experiment_5 as kjit_5
 from cavity.experiments.learned import figure_1 as kjit_messages
 from cavity.experiments.learned import figure_10 as kjit_10
+from cavity.experiments.learned import show_case as kjit_simulator
 from cavity.experiments.learned import supplement_b3 as kjit_b3
 from cavity.experiments.learned import supplement_b6 as kjit_b6
 from cavity.experiments.notes import figure_1 as notes_1
@@ -42,7 +43,7 @@ MODULES = (
     *(random_grids, networks),
     *(notes_1, notes_2),
     *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
-    *(kjit_messages, kjit_1, kjit_2, kjit_3, kjit_4, kjit_5, kjit_10, kjit_b3, kjit_b6),
+    *(kjit_messages, kjit_1, kjit_2, kjit_3, kjit_4, kjit_5, kjit_10, kjit_b3, kjit_b6, kjit_simulator),
 )
 
 #: all experiments by name
