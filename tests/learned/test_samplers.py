@@ -67,7 +67,7 @@ def test_it_asks_for_fewer_messages_than_were_sent(learned):
     report = factor.report()
     assert report.consults < 0.5 * int(found.sweeps) * (STEPS - 1)
     assert report.audits > 0 and report.refusals == 0
-    assert report.labels == report.consults + report.audits
+    assert report.consults <= report.labels <= report.consults + report.audits
     assert report.audit_kl < 0.02 and report.expected_kl < 0.01
 
 

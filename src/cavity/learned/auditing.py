@@ -14,6 +14,8 @@ WINDOW, ENOUGH = 64, 8
 MOST = 100.0
 #: an audit that finds so many times the KL divergence that is tolerated makes the run go on with what it has taught
 WORSE = 100.0
+#: an audit that finds less than this share of it teaches nothing
+UNSURPRISING = 0.1
 #: audits at the end that make variances count for so many times more do the same: what was sure may be so no longer
 SURPRISE = 2.0
 

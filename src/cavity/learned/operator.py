@@ -8,7 +8,7 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family
-from cavity.learned.auditing import AT_THE_END, RATE, SURPRISE, WORSE, Audits, none
+from cavity.learned.auditing import AT_THE_END, RATE, SURPRISE, UNSURPRISING, WORSE, Audits, none
 from cavity.learned.coordinates import divergence
 from cavity.learned.learner import Guess, Learner
 from cavity.learned.oracles import Answers, Oracle
@@ -76,21 +76,13 @@ class Operator:
         known = self.knowledge(family, jax.tree.map(lambda leaf: leaf[0], sites.data))
         return self._compiled[family](known, sites.cavities, sites.data)
 
-    def ask(self, sites: Sites, places: np.ndarray, now: bool = True) -> Answers:
-        """Answers about the sites at these places, learned. now: see `Learner.learn`."""
+    def ask(self, sites: Sites) -> Answers:
+        """Answers about all these sites."""
         self.key, own = jax.random.split(self.key)
-        rows = sites.at(places)
-        try:
-            answers = self.oracle.answer(sites.family, np.asarray(rows.cavities), rows.data, sites.known, own)
-        except SamplerError as error:
-            if error.found is not None:
-                self.take(sites.at(places[: len(error.found.log_z)]), error.found, now)
-            raise
-        self.take(rows, answers, now)
-        return answers
+        return self.oracle.answer(sites.family, np.asarray(sites.cavities), sites.data, sites.known, own)
 
-    def take(self, sites: Sites, answers: Answers, now: bool) -> None:
-        """Learn answers, and count those that cannot be."""
+    def take(self, sites: Sites, answers: Answers, now: bool = True) -> None:
+        """Learn answers, and count those that cannot be. now: see `Learner.learn`."""
         good = self.learner.learn(sites.family, sites.cavities, sites.data, answers, now)
         self.refusals += int((~good).sum())
 
@@ -106,7 +98,12 @@ class Operator:
             places = self.learner.chosen(sites.family, sites.cavities, sites.data, unsure, ROUND)
             if not len(places):
                 break
-            self.ask(sites, places)
+            try:
+                self.take(sites.at(places), self.ask(sites.at(places)))
+            except SamplerError as error:
+                if error.found is not None:
+                    self.take(sites.at(places[: len(error.found.log_z)]), error.found)
+                raise
             self.consults += len(places)
             waiting[places] = False
         sure = np.asarray(found.sure)
@@ -127,13 +124,17 @@ class Operator:
         found = jax.tree.map(
             lambda leaf: leaf[: len(picked)], self.guesses(rows._replace(cavities=cavities, data=data))
         )
-        answers = self.ask(sites, picked, now=False)
+        answers = self.ask(rows)
         distance = jax.vmap(lambda a, b: divergence(sites.family, a, b))
         kl = np.asarray(distance(jnp.asarray(answers.projected), rows.cavities + found.site))
         # What the oracle says is noisy too: half of 1/ESS for each number it says.
         noise = 0.5 * len(answers.projected[0]) * answers.spread
         expected = np.asarray(found.expected_kl) + noise
         told, before = np.isfinite(kl), self.audited.inflation
+        # What was predicted as it is need not be kept: labels would become ever more, and arrays larger.
+        new = np.flatnonzero(~(kl <= UNSURPRISING * (self.tol_kl + noise)))
+        if len(new):
+            self.take(rows.at(new), answers.part(new), now=False)
         self.audited = self.audited.with_more(Audits(kl[told], np.maximum(expected[told], 1e-300)))
         after = self.audited.inflation
         self.learner.inflate(after)
