@@ -110,12 +110,16 @@ def exact_posteriors(rows: np.ndarray) -> np.ndarray:
 
 
 @float64
+def divergences(exact: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """KL(exact ‖ found) of rows."""
+    return np.asarray(FAMILY.kl(jnp.asarray(exact), jnp.asarray(found)))
+
+
 def scores(result: Any) -> dict[str, Any]:
     """Errors of the problems that were not asked about."""
     exact, found, incoming = (array(result[name]) for name in ("exact", "found", "incoming"))
     sure = ~np.asarray(result["slow"], bool)
-    kl = np.asarray(FAMILY.kl(jnp.asarray(exact), jnp.asarray(found)))
-    best = np.asarray(FAMILY.kl(jnp.asarray(exact), jnp.asarray(forced(incoming, exact))))
+    kl, best = divergences(exact, found), divergences(exact, forced(incoming, exact))
     message, sent = exact[:, 1] - incoming[:, 1], found[:, 1] - incoming[:, 1]
     both = sure & (message > 0) & (sent > 0)
     spread = float(np.std(np.log(message[message > 0]))) if (message > 0).any() else float("nan")
@@ -167,7 +171,7 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
         sure = ~np.asarray(result["slow"], bool)
         style: dict[str, Any] = {"marker": ".", "linestyle": "none", "markersize": 2.5, "color": colour, "label": name}
         axes[0, 0].plot(exact[sure, 1][:1000], found[sure, 1][:1000], **style)
-        kl = np.maximum(np.asarray(FAMILY.kl(jnp.asarray(exact), jnp.asarray(found))), 1e-20)
+        kl = np.maximum(divergences(exact, found), 1e-20)
         axes[0, 1].plot(np.flatnonzero(sure), kl[sure], **style)
         slow = np.cumsum(~sure)
         axes[0, 2].plot(np.arange(1, len(slow) + 1), slow, color=colour, label=name)
