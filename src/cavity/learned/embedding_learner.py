@@ -1,7 +1,7 @@
 """The paper's operator behind a just-in-time factor: it asks about the first messages, then where it is unsure."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,30 @@ from cavity.learned.learner import Guess, Learner
 from cavity.learned.oracles import Answers
 from cavity.learned.targets import Target
 
+#: answers that are kept for the next sweep, and how far apart equal cavities may be by rounding, relatively
+KEPT, SAME = 512, 1e-9
 #: a site's cavity and data → natural parameters of the tuple of messages that the kernel compares
 Incoming = Callable[[jax.Array, Any], jax.Array]
 
 
+class Recent(NamedTuple):
+    """Cavities that were just asked about and their projections, one row each; rows not in use are nan."""
+
+    cavities: Any
+    projected: Any
+
+    def answer(self, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The projection of a cavity, and whether it is one of these."""
+        gap = jnp.abs(self.cavities - cavity)
+        same = jnp.all(gap <= SAME * (jnp.abs(cavity) + SAME), axis=-1)
+        return self.projected[jnp.argmax(same)], jnp.any(same)
+
+
 class EmbeddingLearner(Learner):
     """For one variable of a factor. As in the paper, nothing is audited and log Z is not learned: it counts as 0.
+
+    A message that was asked for is the oracle's own. What it asks about is visited again with the same cavity if all
+    sites are visited at once.
 
     target: what is predicted, of which tuple of messages. incoming: that tuple for a site. first: labels of the initial
     batch. threshold: log predictive variance at which it asks.
@@ -42,17 +60,20 @@ class EmbeddingLearner(Learner):
         self.now: Embedding | None = None
         self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
         self.count = 0
+        self.recent: Recent | None = None
         self._tuples = jax.jit(jax.vmap(incoming))
 
     @property
     def labels(self) -> int:
         return self.count
 
-    def knowledge(self, family: Family, data: Any) -> tuple[Embedding, Any]:
-        """The arrays, and whether they are of any use yet."""
+    def knowledge(self, family: Family, data: Any) -> tuple[Embedding, Recent, Any]:
+        """The arrays, the last answers, and whether the arrays are of any use yet."""
         if self.now is None:
             self.now = self.untrained()
-        return self.now, np.asarray(self.count >= self.first)
+        if self.recent is None:
+            self.recent = Recent(*(np.full((KEPT, family.size), np.nan) for _ in range(2)))
+        return self.now, self.recent, np.asarray(self.count >= self.first)
 
     def untrained(self) -> Embedding:
         """Arrays of the right shapes, from two labels that say nothing."""
@@ -62,16 +83,20 @@ class EmbeddingLearner(Learner):
             pieces = cut(self.target.family, jnp.asarray(rows))[self.target.output]
             return fit(self.key, self.target, rows, np.asarray(pieces), self.settings)
 
-    def guess(self, known: tuple[Embedding, Any], family: Family, cavity: jax.Array, data: Any) -> Guess:
-        now, trained = known
+    def guess(self, known: tuple[Embedding, Recent, Any], family: Family, cavity: jax.Array, data: Any) -> Guess:
+        now, recent, trained = known
         found = predict(now, self.target, self.incoming(cavity, data))
+        said, asked = recent.answer(cavity)
         doubt = jnp.max(found.log_variance)
-        site = proper_ratio(family, found.projected, cavity)
-        return Guess(site, jnp.zeros(()), jnp.exp(doubt), trained & (doubt < self.threshold))
+        site = proper_ratio(family, jnp.where(asked, said, found.projected), cavity)
+        return Guess(site, jnp.zeros(()), jnp.exp(doubt), asked | (trained & (doubt < self.threshold)))
 
     def learn(self, family: Family, cavities: jax.Array, data: Any, answers: Answers, now: bool = True) -> np.ndarray:
         good = np.asarray(np.isfinite(answers.projected).all(axis=1))
         rows = np.asarray(self._tuples(jnp.asarray(cavities), data))
+        assert self.recent is not None
+        pairs = zip(self.recent, (np.asarray(cavities)[good], answers.projected[good]), strict=True)
+        self.recent = Recent(*(np.concatenate([new, old])[:KEPT] for old, new in pairs))
         for row, projected in zip(rows[good], answers.projected[good], strict=True):
             self.count += 1
             if self.count <= self.first:

@@ -1,0 +1,59 @@
+"""The paper's operator behind a just-in-time factor: asked messages are the oracle's, sure ones are predicted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cavity as cv
+from cavity.experiments.learned.in_sequence import TUPLE, incoming
+from cavity.factors import Logistic
+from cavity.families import Gaussian
+from cavity.learned import JustInTime
+from cavity.learned.embedding_learner import EmbeddingLearner, proper_ratio
+from cavity.learned.embedding_operator import Settings
+from cavity.learned.operator import Operator
+from cavity.learned.oracles import Integrated
+from cavity.learned.targets import Target
+
+SWEEPS, COUNT = 6, 30
+
+
+def factor_with(threshold, first):
+    learner = EmbeddingLearner(Target(TUPLE, 1), incoming, first, threshold, Settings(30, 40))
+    oracle = Integrated(Logistic(), cv.Quadrature(), 200.0)
+    return JustInTime(Operator(Logistic(), oracle, learner, 1.0, jax.random.key(0)))
+
+
+def run(likelihood, sweeps, moments):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(COUNT, 2))
+    y = np.where(rng.random(COUNT) < 1 / (1 + np.exp(-x @ [1.0, -1.0])), 1.0, -1.0)
+    method = cv.EP(schedule=cv.Parallel(), max_sweeps=sweeps, tol=1e-300)
+    return cv.infer(cv.models.latent_gaussian(y, likelihood, X=x, moments=moments), method)
+
+
+@pytest.mark.parametrize(("threshold", "first"), [(-np.inf, 5), (np.inf, 10**6)], ids=["unsure", "untrained"])
+def test_what_is_always_asked_about_is_exact(threshold, first):
+    """Every message comes from the oracle, one sweep later: the posteriors of exact EP after as many updates."""
+    factor = factor_with(threshold, first)
+    found, exact = run(factor, SWEEPS + 1, cv.ClosedForm()), run(Logistic(), SWEEPS, cv.Quadrature())
+    np.testing.assert_allclose(found.mean, exact.mean, rtol=1e-6)
+    np.testing.assert_allclose(found.covariance, exact.covariance, rtol=1e-6)
+    assert factor.report().consults == COUNT * (SWEEPS + 1)
+
+
+def test_a_loose_threshold_asks_for_the_first_batch_only():
+    factor = factor_with(100.0, 20)
+    found = run(factor, SWEEPS, cv.ClosedForm())
+    assert factor.report().consults == factor.report().labels == 20
+    assert factor.report().audits == 0
+    assert np.isfinite(found.mean).all()
+
+
+def test_a_ratio_that_would_be_improper_keeps_the_mean():
+    cavity, projected = jnp.array([1.0, 2.0]), jnp.array([1.5, 1.0])
+    site = proper_ratio(Gaussian(), projected, cavity)
+    assert float(site[1]) == 0.0
+    assert float((cavity + site)[0] / (cavity + site)[1]) == pytest.approx(1.5)
+    np.testing.assert_allclose(proper_ratio(Gaussian(), jnp.array([3.0, 2.5]), cavity), [2.0, 0.5])
