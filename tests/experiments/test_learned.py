@@ -1,26 +1,22 @@
 """The arithmetic of the experiments on learned messages: EP's messages, splits, scores."""
 
-import jax
 import numpy as np
 
 from cavity.experiments.learned import experiment_2, figure_1
+from cavity.experiments.learned.default_operator import scrambled_labels
 from cavity.experiments.learned.logistic_messages import (
-    FAMILY,
     Labelled,
     P,
     Z,
     collected,
     labelled,
     log_kl,
-    probability,
     random_problem,
     run_ep,
     slices_of,
     split,
 )
-from cavity.families import Gaussian
-from cavity.learned.coordinates import changes
-from cavity.learned.quasi_random import quasi_random
+from cavity.families import Beta, Gaussian
 
 
 def test_messages_are_those_of_ep():
@@ -57,20 +53,18 @@ def test_scores_are_divergences_and_never_nan():
     np.testing.assert_allclose(log_kl(Z, labels, labels.of(Z)), np.log(1e-40))
 
 
-def test_scrambled_labels_know_their_noise():
-    """Standardised errors are near 1 on average, and four times as many points make the noise far less."""
+def test_scrambled_labels_are_near_exact_ones():
+    """Sixteen times as many points, and errors far less than a quarter: what random draws would leave of them."""
     rows = collected(2, 3, 30, 1, kept_sweeps=3)[0]
-    exact = labelled(rows)
-    steps = jax.vmap(lambda c, p: changes(FAMILY, c, p))
-    noise = []
-    for points in (128, 512):
-        found = quasi_random(0, lambda z: (probability(z), z), FAMILY, rows, points)
-        gap = np.asarray(steps(rows, found.projected) - steps(rows, exact.projected))
-        noise.append(np.sqrt(np.mean(found.variance[:, 2:4])))
-        assert 0.4 < np.sqrt(np.median(gap[:, 2:] ** 2 / found.variance[:, 2:4])) < 1.6
-        np.testing.assert_allclose(found.log_z, exact.log_z, atol=0.02)
-    assert noise[1] < 0.4 * noise[0]
-    assert np.mean(np.asarray(Gaussian().kl(exact.of(Z), found.projected[:, 2:]))) < 1e-4
+    exact, errors = labelled(rows), []
+    for points in (256, 4096):
+        found, spread = scrambled_labels(0, rows, points)
+        errors.append(np.sqrt(np.mean((found.log_z - exact.log_z) ** 2)))
+        assert (spread >= 1 / points).all() and (spread < 20 / points).all()
+        np.testing.assert_allclose(found.cavities, rows)
+    assert errors[1] < 0.15 * errors[0]
+    assert np.mean(np.asarray(Gaussian().kl(exact.of(Z), found.of(Z)))) < 1e-6
+    assert np.mean(np.asarray(Beta().kl(exact.of(P), found.of(P)))) < 1e-6
 
 
 def test_roughness_counts_ups_and_downs():

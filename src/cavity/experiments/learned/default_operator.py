@@ -10,30 +10,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.experiments.learned.logistic_messages import FAMILY, Labelled, probability, slices_of
-from cavity.learned.coordinates import changes
+from cavity.families import Product
 from cavity.learned.knowledge import Knowledge, forecast
 from cavity.learned.oracles import Answers
-from cavity.learned.quasi_random import quasi_random
 from cavity.learned.residual_process import ResidualProcess
+from cavity.learned.simulation import Simulated
+from cavity.numerics.precision import float64
 
-#: points of a scrambling, and scramblings, of a label without quadrature
-POINTS, SCRAMBLINGS = 4096, 8
+#: points of a label without quadrature
+POINTS = 8192
+#: a sampler's input comes first: FAMILY with its variables exchanged, and the places of their natural parameters
+TURNED, TURN = Product(FAMILY.families[::-1]), np.array([2, 3, 0, 1])
 #: expected KL above which the operator would ask; nobody asks here
 TOLERANCE = 1e-5
 
 
-def default_operator(labels: Labelled, variance: np.ndarray | None = None) -> Knowledge:
-    """variance: of the noise of every label's changes and log Z, (labels, targets); None for exact labels."""
-    learner = ResidualProcess(TOLERANCE, 0, lambda family: variance is not None)
-    spread = np.zeros(len(labels.cavities))
-    if variance is not None:
-        steps = jax.vmap(lambda c, p: changes(FAMILY, c, p))(
-            jnp.asarray(labels.cavities), jnp.asarray(labels.projected)
-        )
-        targets = np.column_stack([np.asarray(steps), labels.log_z])
-        # One number a label: the mean over targets, each in its deviations. What it is worth to each is learned.
-        spread = np.mean(variance / targets.var(axis=0), axis=1)
-    learner.learn(FAMILY, jnp.asarray(labels.cavities), (), Answers(labels.projected, labels.log_z, spread))
+def default_operator(labels: Labelled, spread: np.ndarray | None = None) -> Knowledge:
+    """spread: 1/ESS of every label, from which its noise is learned; None for exact labels."""
+    learner = ResidualProcess(TOLERANCE, 0, lambda family: spread is not None)
+    answers = Answers(labels.projected, labels.log_z, np.zeros(len(labels.cavities)) if spread is None else spread)
+    learner.learn(FAMILY, jnp.asarray(labels.cavities), (), answers)
     return learner.knowledge(FAMILY, ())
 
 
@@ -59,7 +55,10 @@ def doubts(known: Knowledge, cavities: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.asarray(expected), np.asarray(projected)
 
 
+@float64
 def scrambled_labels(seed: int, cavities: np.ndarray, points: int) -> tuple[Labelled, np.ndarray]:
-    """Labels that ask for draws of the factor only, and the variance of their noise."""
-    found = quasi_random(seed, lambda z: (probability(z), z), FAMILY, cavities, points, SCRAMBLINGS)
-    return Labelled(np.asarray(cavities), found.projected, found.log_z), found.variance
+    """Labels by the oracle of samplers, which knows the factor only as a program, and 1/ESS of each."""
+    oracle = Simulated(lambda rng, z: np.asarray(probability(jnp.asarray(z))), 1, points, 0.0)
+    rows = np.asarray(cavities, float)
+    found = oracle.answer(TURNED, rows[:, TURN], None, (), jax.random.key(seed))
+    return Labelled(rows, found.projected[:, TURN], found.log_z), found.spread

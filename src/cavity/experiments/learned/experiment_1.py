@@ -27,7 +27,6 @@ from cavity.experiments.learned.batch_rows import (
 )
 from cavity.experiments.learned.default_operator import POINTS, asking, default_operator, scrambled_labels
 from cavity.experiments.learned.logistic_messages import (
-    FAMILY,
     Labelled,
     P,
     Z,
@@ -114,10 +113,12 @@ def by_default(name: str, given: Data, unit: Unit, config: Config) -> Predictor:
         return asking(default_operator(given.exact[0].at(rows)), output)
     if name == SAMPLED:
         labels = given.sampled[0].at(rows)
-        # The same noise for all: an effective sample size says little about the noise of one label.
-        return asking(default_operator(labels, np.full((len(rows), FAMILY.size + 1), 1e-4)), output)
-    labels, variance = scrambled_labels(unit.seed, given.exact[0].cavities[rows], config.pick(POINTS, 1024, 128))
-    return asking(default_operator(labels, variance), output)
+        # The same noise for all: how large it is, is learned.
+        return asking(default_operator(labels, np.full(len(rows), 1e-4)), output)
+    return asking(
+        default_operator(*scrambled_labels(unit.seed, given.exact[0].cavities[rows], config.pick(POINTS, 1024, 128))),
+        output,
+    )
 
 
 def scores(results: Results, setting: str, output: str) -> dict[str, dict[str, np.ndarray]]:
