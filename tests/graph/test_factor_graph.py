@@ -75,6 +75,77 @@ def test_a_vector_of_weights_is_bayesian_regression():
     assert found.log_evidence == pytest.approx(stats.multivariate_normal(np.full(9, 0.3), seen).logpdf(y), abs=1e-9)
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["with priors", "states without a prior"])
+def test_a_linear_dynamic_system_is_smoothed_exactly(known):
+    """Four states of two numbers, seen through a matrix of three rows: against the joint Gaussian of all of them."""
+    rng = np.random.default_rng(3)
+    step, see = np.array([[0.9, 0.3], [-0.2, 0.8]]), rng.normal(size=(3, 2))
+    drift, noise, error = np.array([0.1, -0.3]), np.array([[0.3, 0.1], [0.1, 0.2]]), np.diag([0.5, 0.4, 0.3])
+    prior, later, y = np.diag([1.0, 2.0]), 9.0 * np.eye(2), rng.normal(size=(4, 3))
+    graph = cv.FactorGraph()
+    states = [graph.vector(np.zeros(2), prior)]
+    for _ in range(3):
+        after = graph.vector(np.ones(2), later) if known else None
+        states.append(graph.product(step, states[-1], offset=drift, covariance=noise, out=after))
+    for state, seen in zip(states, y, strict=True):
+        graph.product(see, state, covariance=error, out=seen)
+    found = cv.infer(graph, cv.EP(tol=1e-12))
+    assert found.status == "converged"
+    # Rows R x = c + N(0, W) of everything that is said.
+    rows, values, spreads = [np.eye(8)[:2]], [np.zeros(2)], [prior]
+    for t in range(3):
+        row = np.zeros((2, 8))
+        row[:, 2 * t : 2 * t + 2], row[:, 2 * t + 2 : 2 * t + 4] = -step, np.eye(2)
+        rows, values, spreads = [*rows, row], [*values, drift], [*spreads, noise]
+        if known:
+            rows, values, spreads = [*rows, np.eye(8)[2 * t + 2 : 2 * t + 4]], [*values, np.ones(2)], [*spreads, later]
+    for t in range(4):
+        row = np.zeros((3, 8))
+        row[:, 2 * t : 2 * t + 2] = see
+        rows, values, spreads = [*rows, row], [*values, y[t]], [*spreads, error]
+    precision = sum(row.T @ np.linalg.solve(own, row) for row, own in zip(rows, spreads, strict=True))
+    pull = sum(row.T @ np.linalg.solve(own, c) for row, own, c in zip(rows, spreads, values, strict=True))
+    covariance = np.linalg.inv(precision)
+    mean = covariance @ pull
+    for t, state in enumerate(states):
+        place = slice(2 * t, 2 * t + 2)
+        np.testing.assert_allclose(found.marginals[state].mean, mean[place], rtol=1e-9)
+        np.testing.assert_allclose(found.marginals[state].variance, covariance[place, place], rtol=1e-9)
+    constants = sum(
+        -0.5 * (c @ np.linalg.solve(own, c) + np.linalg.slogdet(own)[1] + len(c) * np.log(2 * np.pi))
+        for c, own in zip(values, spreads, strict=True)
+    )
+    log_z = constants + 0.5 * (pull @ mean + np.linalg.slogdet(covariance)[1] + 8 * np.log(2 * np.pi))
+    assert float(found.log_evidence) == pytest.approx(log_z, abs=1e-8)
+
+
+def test_a_vector_known_through_its_product_alone():
+    """y = A x has a prior and x none: x is A⁻¹ y, and the integral over x of the noise leaves 1/|det A|."""
+    a, prior, noise = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([[1.0, 0.2], [0.2, 0.5]]), 0.1 * np.eye(2)
+    graph = cv.FactorGraph()
+    x, y = graph.vector(dimension=2), graph.vector(np.array([1.0, -1.0]), prior)
+    graph.product(a, x, covariance=noise, out=y)
+    found = cv.infer(graph, cv.EP())
+    back = np.linalg.inv(a)
+    np.testing.assert_allclose(found.marginals[x].mean, back @ [1.0, -1.0], rtol=1e-9)
+    np.testing.assert_allclose(found.marginals[x].variance, back @ (prior + noise) @ back.T, atol=1e-12)
+    np.testing.assert_allclose(found.marginals[y].variance, prior, rtol=1e-9)
+    assert float(found.log_evidence) == pytest.approx(-np.log(3.0), abs=1e-9)
+
+
+def test_products_that_do_not_fit_are_refused():
+    graph = cv.FactorGraph()
+    x = graph.vector(np.zeros(2), np.eye(2))
+    with pytest.raises(ValueError, match="matrix must have"):
+        graph.product(np.eye(3), x, covariance=np.eye(3))
+    with pytest.raises(ValueError, match="covariance must be 3 × 3"):
+        graph.product(np.ones((3, 2)), x, covariance=np.eye(2))
+    with pytest.raises(ValueError, match="must be positive definite"):
+        graph.product(np.eye(2), x, covariance=np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="or a dimension alone"):
+        graph.vector(np.zeros(2))
+
+
 def test_comparison_of_two_is_exact():
     """One comparison: the tilted distribution is a bivariate normal cut by a line."""
     graph = cv.FactorGraph()

@@ -69,6 +69,7 @@ def test_it_asks_for_fewer_messages_than_were_sent(learned):
     assert report.audits > 0 and report.refusals == 0
     assert report.consults <= report.labels <= report.consults + report.audits
     assert report.audit_kl < 0.02 and report.expected_kl < 0.01
+    assert 200 <= report.least_ess <= 4096
 
 
 def test_what_was_learned_serves_other_data_and_other_runs(learned, tmp_path):

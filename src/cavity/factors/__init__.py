@@ -13,6 +13,7 @@ from cavity.factors.given import Given
 from cavity.factors.linear import InnerProduct, Linear
 from cavity.factors.logistic import Logistic
 from cavity.factors.logistic_link import LogisticLink
+from cavity.factors.matrix_product import MatrixProduct
 from cavity.factors.mixture import Mixture
 from cavity.factors.ordinal import OrdinalProbit
 from cavity.factors.poisson import Poisson
@@ -37,6 +38,7 @@ __all__ = [
     "Linear",
     "Logistic",
     "LogisticLink",
+    "MatrixProduct",
     "MissingClosedForm",
     "MissingDensity",
     "Mixture",

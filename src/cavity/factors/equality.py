@@ -45,8 +45,12 @@ def statistics_of(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Arr
     if isinstance(family, Gaussian):
         return slopes(cavity, site)
     if isinstance(family, FullGaussian):
-        mean, covariance = family.coordinates(cavity)
+        # Nothing of a flat one, like `slopes`.
+        known = family.is_proper(cavity)
+        safe = family.pack(jnp.zeros(family.dimension), jnp.eye(family.dimension))
+        mean, covariance = family.coordinates(jnp.where(known, cavity, safe))
         precision = family.precision(site)
         share = jnp.linalg.inv(jnp.eye(family.dimension) + precision @ covariance)
-        return family.pack(share @ (family.nu(site) - precision @ mean), -share @ precision)
+        found = family.pack(share @ (family.nu(site) - precision @ mean), -share @ precision)
+        return jnp.where(known, found, 0.0)
     return family.moments(cavity + site)

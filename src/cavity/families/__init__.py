@@ -8,7 +8,7 @@ from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
 from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
-from cavity.families.or_flat import GammaOrFlat, GaussianOrFlat
+from cavity.families.or_flat import FullGaussianOrFlat, GammaOrFlat, GaussianOrFlat
 from cavity.families.product import Product
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Dirichlet",
     "Family",
     "FullGaussian",
+    "FullGaussianOrFlat",
     "Gamma",
     "GammaOrFlat",
     "Gaussian",

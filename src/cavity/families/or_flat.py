@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
+from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
 from cavity.numerics.precision import float64
@@ -34,8 +35,12 @@ class OrFlat(Base):
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         flat = self.is_flat(eta)
-        proper = self.flat() + jnp.array([0.0, 1.0])
-        return jnp.where(flat, 0.0, super().log_partition(jnp.where(flat[..., None], proper, jnp.asarray(eta))))
+        safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
+        return jnp.where(flat, 0.0, super().log_partition(safe))
+
+    def stand_in(self) -> jax.Array:
+        """Some proper member, for branches that are not taken."""
+        return self.flat() + jnp.array([0.0, 1.0])
 
     @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
@@ -52,3 +57,11 @@ class GaussianOrFlat(OrFlat, Gaussian):
 @dataclass(frozen=True)
 class GammaOrFlat(OrFlat, Gamma):
     """A Gamma, or the function 1 of eta = (1, 0)."""
+
+
+@dataclass(frozen=True)
+class FullGaussianOrFlat(OrFlat, FullGaussian):
+    """A Gaussian of a vector, or the function 1 of eta = 0."""
+
+    def stand_in(self) -> jax.Array:
+        return self.pack(jnp.zeros(self.dimension), jnp.eye(self.dimension))

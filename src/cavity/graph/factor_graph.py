@@ -13,8 +13,7 @@ from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Dirichlet
-from cavity.families.full_gaussian import FullGaussian
-from cavity.families.or_flat import GammaOrFlat, GaussianOrFlat
+from cavity.families.or_flat import FullGaussianOrFlat, GammaOrFlat, GaussianOrFlat
 from cavity.graph.distributions import Distributions, common_shape, widened
 from cavity.graph.handles import Marginals, Variable
 from cavity.graph.wiring import Statement, assembled
@@ -58,8 +57,26 @@ class FactorGraph(Distributions):
         return self.variables(family, family.from_mean(mean, variance), size=size, name=name)
 
     @float64
-    def vector(self, mean: Any, covariance: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Vectors with prior N(mean, covariance) and a covariance of their own in q."""
+    def vector(
+        self,
+        mean: Any = None,
+        covariance: Any = None,
+        *,
+        dimension: int | None = None,
+        size: Size = None,
+        name: str | None = None,
+    ) -> Variable:
+        """Vectors with prior N(mean, covariance) and a covariance of their own in q.
+
+        Of a `dimension` alone, nothing is known of them but what factors say.
+        """
+        if mean is None and covariance is None and dimension is not None:
+            if not isinstance(dimension, int) or dimension < 1:
+                raise ValueError(f"dimension must be an integer of at least 1; found {dimension!r}.")
+            family = FullGaussianOrFlat(dimension)
+            return self.variables(family, np.zeros(family.size), size=size, name=name)
+        if mean is None or covariance is None or dimension is not None:
+            raise ValueError("vector takes mean and covariance, or a dimension alone.")
         mean, covariance = finite("mean", mean), finite("covariance", covariance)
         if mean.ndim < 1 or covariance.shape[-2:] != (mean.shape[-1],) * 2:
             raise ValueError(
@@ -67,7 +84,7 @@ class FactorGraph(Distributions):
             )
         if not (np.linalg.eigvalsh(covariance) > 0).all():
             raise ValueError("covariance must be positive definite.")
-        family = FullGaussian(mean.shape[-1])
+        family = FullGaussianOrFlat(mean.shape[-1])
         return self.variables(family, family.from_mean(mean, covariance), size=size, name=name)
 
     @float64

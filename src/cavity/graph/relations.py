@@ -10,6 +10,7 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.factors.equality import Equality
 from cavity.factors.linear import InnerProduct, Linear, Relation
+from cavity.factors.matrix_product import Map, MatrixProduct
 from cavity.factors.truncation import Truncation
 from cavity.graph.handles import Variable
 from cavity.moments.base import Moments
@@ -27,6 +28,17 @@ class Relations(ABC):
     @abstractmethod
     def gaussian(
         self, mean: Any = None, variance: Any = None, *, size: Any = None, name: str | None = None
+    ) -> Variable: ...
+
+    @abstractmethod
+    def vector(
+        self,
+        mean: Any = None,
+        covariance: Any = None,
+        *,
+        dimension: int | None = None,
+        size: Any = None,
+        name: str | None = None,
     ) -> Variable: ...
 
     def linear(
@@ -69,6 +81,36 @@ class Relations(ABC):
         out = self.gaussian(size=shape) if out is None else out
         data = (np.broadcast_to(x, (*shape, x.shape[-1])), np.broadcast_to(np.asarray(offset, float), shape))
         self.add(InnerProduct(), vector, out, data=data)
+        return out
+
+    def product(self, matrix: Any, vector: Variable, *, covariance: Any, offset: Any = 0.0, out: Any = None) -> Any:
+        """out = matrix vector + offset + noise N(0, covariance), a vector; numbers in place of `out` are observed.
+
+        Leading axes of matrix, offset and covariance are those of arrays of vectors.
+        """
+        matrix, covariance = np.asarray(matrix, float), np.asarray(covariance, float)
+        if matrix.ndim < 2 or matrix.shape[-1:] != vector.family.event_shape:
+            raise ValueError(
+                f"matrix must have {vector.family.event_shape or 'a vector of'} columns, as many as {vector.name} has "
+                f"components; found shape {matrix.shape}."
+            )
+        size = matrix.shape[-2]
+        if covariance.shape[-2:] != (size, size):
+            raise ValueError(f"covariance must be {size} × {size}; found shape {covariance.shape}.")
+        observed = out is not None and not isinstance(out, Variable)
+        shift = np.asarray(offset, float) - (np.asarray(out, float) if observed else 0.0)
+        shift = np.broadcast_to(shift, (*np.shape(shift)[:-1], size))
+        leads = (matrix.shape[:-2], covariance.shape[:-2], shift.shape[:-1], vector.shape)
+        shape = np.broadcast_shapes(*leads, out.shape if isinstance(out, Variable) else ())
+        out = self.vector(dimension=size, size=shape) if out is None else out
+        data = Map(
+            np.broadcast_to(matrix, (*shape, *matrix.shape[-2:])),
+            np.broadcast_to(shift, (*shape, size)),
+            np.broadcast_to(covariance, (*shape, size, size)),
+        )
+        slots = (vector,) if observed else (vector, out)
+        first = Variable(vector.family, np.broadcast_to(vector.rows, shape), vector.name)
+        self.add(MatrixProduct(), first, *slots[1:], data=data)
         return out
 
     def within(self, variable: Variable, lower: Any = -np.inf, upper: Any = np.inf) -> None:

@@ -144,7 +144,11 @@ def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
             found.append(np.zeros(own.size))
             continue
         means, spreads = np.asarray(own.mean(piece)), np.asarray(own.covariance(piece))
-        if isinstance(own, Gaussian):
+        if isinstance(own, FullGaussian):
+            gap = means - means.mean(axis=0)
+            broad = BREADTH**2 * (gap.T @ gap / len(gap) + spreads.mean(axis=0))
+            found.append(np.asarray(own.from_mean(means.mean(axis=0), broad)))
+        elif isinstance(own, Gaussian):
             scale = BREADTH * np.sqrt(means.var() + spreads.mean())
             found.append([means.mean() / scale**2, 1.0 / scale**2])
         else:

@@ -23,7 +23,8 @@ class Report(NamedTuple):
     """What an operator was asked and did.
 
     consults: questions to the oracle because it was unsure. audits: questions although it was sure. refusals: answers
-    that could not be used. labels: answers learned. expected_kl: the largest among the sites it predicted last.
+    that could not be used. labels: answers learned. least_ess: the smallest effective sample size of one; infinite
+    where nothing is sampled, nan before the first. expected_kl: the largest among the sites it predicted last.
     audit_kl: the largest that audits found. calibration: mean of audited over expected KL; 1 is right, more is
     over-confident, nan: too few audits.
     """
@@ -32,6 +33,7 @@ class Report(NamedTuple):
     audits: int
     refusals: int
     labels: int
+    least_ess: float
     expected_kl: float
     audit_kl: float
     calibration: float
@@ -57,7 +59,7 @@ class Operator:
     def __init__(self, inner: Factor, oracle: Oracle, learner: Learner, tol_kl: float, key: jax.Array) -> None:
         self.inner, self.oracle, self.learner, self.tol_kl, self.key = inner, oracle, learner, tol_kl, key
         self.consults, self.refusals, self.audited = 0, 0, none()
-        self.expected_kl = float("nan")
+        self.expected_kl = self.least_ess = float("nan")
         self._compiled: dict[Family, Any] = {}
 
     def knowledge(self, family: Family, data: Any) -> Any:
@@ -85,6 +87,9 @@ class Operator:
         """Learn answers, and count those that cannot be. now: see `Learner.learn`."""
         good = self.learner.learn(sites.family, sites.cavities, sites.data, answers, now)
         self.refusals += int((~good).sum())
+        if good.any():
+            with np.errstate(divide="ignore"):
+                self.least_ess = float(np.fmin(self.least_ess, np.min(1.0 / answers.spread[good])))
 
     def consult(self, sites: Sites, silent: np.ndarray) -> None:
         """Ask about so many of the silent sites that the others can be predicted, and about none twice.
@@ -149,5 +154,5 @@ class Operator:
         worst = float(audits.kl.max()) if len(audits.kl) else float("nan")
         return Report(
             *(self.consults, len(audits.kl), self.refusals, self.learner.labels),
-            *(self.expected_kl, worst, audits.ratio),
+            *(self.least_ess, self.expected_kl, worst, audits.ratio),
         )

@@ -67,5 +67,6 @@ def restore(make: Callable[[float], Operator], path: str | os.PathLike[str]) -> 
     learner.store, learner.tuned, learner.reference = labels, Tuned(widths, noise, sampling, scales), reference
     learner.tuned_at, operator.consults, operator.refusals = counts
     operator.audited, learner.inflation = audits, audits.inflation
+    operator.least_ess = float(np.inf if not labels.spread.any() else 1.0 / labels.spread.max())
     learner.renew()
     return operator
