@@ -89,7 +89,8 @@ class EmbeddingLearner(Learner):
         said, asked = recent.answer(cavity)
         doubt = jnp.max(found.log_variance)
         site = proper_ratio(family, jnp.where(asked, said, found.projected), cavity)
-        return Guess(site, jnp.zeros(()), jnp.exp(doubt), asked | (trained & (doubt < self.threshold)))
+        sure = asked | (trained & (doubt < self.threshold))
+        return Guess(site, jnp.zeros(()), jnp.exp(doubt), sure, sure)
 
     def learn(self, family: Family, cavities: jax.Array, data: Any, answers: Answers, now: bool = True) -> np.ndarray:
         good = np.asarray(np.isfinite(answers.projected).all(axis=1))

@@ -83,9 +83,10 @@ class JustInTime(Factor):
         sites = Sites(family, cavities, jax.tree.map(jnp.asarray, data), self.known)
         if silent.any():
             self.operator.consult(sites, silent)
-        audited = self.operator.learner.audited
-        wrong = audited and self.operator.audit(sites, silent, ended and not silent.any())
-        return self.current(family, data), bool(silent.any()) or wrong
+        ends = ended and not silent.any()
+        better = ends and self.operator.settle(sites)
+        wrong = self.operator.learner.audited and self.operator.audit(sites, silent, ends and not better)
+        return self.current(family, data), bool(silent.any()) or better or wrong
 
 
 def just_in_time(

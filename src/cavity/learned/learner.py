@@ -14,13 +14,14 @@ class Guess(NamedTuple):
     """A prediction for one site. site: the message.
 
     expected_kl: of the projection from the true one, and half the variance of log Z with it. sure: whether it may be
-    used without asking.
+    used without asking. settled: whether more answers nearby would hardly make it better.
     """
 
     site: jax.Array
     log_z: jax.Array
     expected_kl: jax.Array
     sure: jax.Array
+    settled: jax.Array
 
 
 class Learner(ABC):

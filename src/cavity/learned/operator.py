@@ -17,6 +17,8 @@ from cavity.learned.sampling import SamplerError
 
 #: sites asked about at a time, before what they tell is used to choose the next
 ROUND = 16
+#: labels up to which noise is averaged by asking for more
+MOST_LABELS = 480
 
 
 class Report(NamedTuple):
@@ -113,6 +115,20 @@ class Operator:
             waiting[places] = False
         sure = np.asarray(found.sure)
         self.expected_kl = float(np.asarray(found.expected_kl)[sure].max()) if sure.any() else float("nan")
+
+    def settle(self, sites: Sites) -> bool:
+        """At the end of a run, ask about a few sites that more answers would make better. Says whether there were any.
+
+        Only where answers are noisy, and not for ever: averaging noise becomes dear.
+        """
+        if self.learner.labels >= MOST_LABELS or not self.oracle.is_noisy(sites.family):
+            return False
+        unsettled = ~np.asarray(self.guesses(sites).settled)
+        places = self.learner.chosen(sites.family, sites.cavities, sites.data, unsettled, 4 * ROUND)
+        if len(places):
+            self.take(sites.at(places), self.ask(sites.at(places)))
+            self.consults += len(places)
+        return bool(len(places))
 
     def audit(self, sites: Sites, silent: np.ndarray, ended: bool) -> bool:
         """Ask about a few sites that were predicted. Says whether something is so wrong that the run must go on."""

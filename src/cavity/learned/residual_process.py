@@ -16,7 +16,9 @@ from cavity.learned.pivoting import Told, Unsure, chosen
 from cavity.learned.tuning import Tuned, tune
 
 #: labels kept at first; more make the arrays twice as large
-CAPACITY = 256
+CAPACITY, NOISY_CAPACITY = 256, 512
+#: expected KL, in units of that of one label, that is small enough where labels are noisy
+SMALL = 0.1
 
 
 class ResidualProcess(Learner):
@@ -43,6 +45,7 @@ class ResidualProcess(Learner):
         size, targets = shape[0], targets_of(family)
         if self._known is None:
             groups = targets if self.is_noisy(family) else 1
+            self.capacity = max(self.capacity, NOISY_CAPACITY if groups > 1 else CAPACITY)
             self._known = ignorant(size, targets, groups, self.capacity, anchor)
         if (self._known.inputs.shape[1], self._known.scales.shape[0]) != (size, targets):
             raise ValueError(
@@ -53,9 +56,11 @@ class ResidualProcess(Learner):
 
     def guess(self, known: Knowledge, family: Family, cavity: jax.Array, data: Any) -> Guess:
         found = forecast(known, family, cavity, data, self.outputs)
-        # Where it knows more than one more label would tell, it does not ask for one.
+        # Where it knows more than one label would tell, it need not wait for one.
         sure = (found.expected_kl <= jnp.maximum(self.tol_kl, found.label_kl)) & ~found.novel
-        return Guess(found.site, found.log_z, found.expected_kl, sure)
+        # But errors of neighbours are alike and add up in what they share: before a run ends, they are made small.
+        settled = found.expected_kl <= jnp.maximum(self.tol_kl, SMALL * found.label_kl)
+        return Guess(found.site, found.log_z, found.expected_kl, sure, sure & settled)
 
     def learn(self, family: Family, cavities: jax.Array, data: Any, answers: Answers, now: bool = True) -> np.ndarray:
         good = np.isfinite(answers.projected).all(axis=1) & np.isfinite(answers.log_z)
