@@ -187,7 +187,7 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
 
 EXPERIMENT = Experiment(
     name="kjit-simulator",
-    document="our own, after Jitkrittum et al.",
+    document="our own",
     title="A simulator inside a graph",
     claim="Where a factor is only a program with noise inside, learning its messages just in time gives the posteriors "
     "of sampling every message, with fewer runs of the program and, once warm, in much less time.",
