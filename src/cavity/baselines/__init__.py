@@ -1,20 +1,31 @@
 """Rivals of EP on the same problems, and the exact answers they are all measured against."""
 
 from cavity.baselines.base import Estimate
+from cavity.baselines.billiards import Play, billiard
+from cavity.baselines.cones import exact_bayes_point
 from cavity.baselines.exact import exact, posterior_density
 from cavity.baselines.gibbs import Chain, gibbs, gibbs_chain, gibbs_density
 from cavity.baselines.importance import importance
 from cavity.baselines.laplace import laplace
 from cavity.baselines.latent_laplace import latent_laplace
 from cavity.baselines.latent_sampling import latent_sampling
+from cavity.baselines.mean_field import MeanField, naive_mean_field, tap
 from cavity.baselines.online import directed_decision, probabilistic_teacher
+from cavity.baselines.sphere import SphereSamples, sphere_sampling
+from cavity.baselines.svm import SVM, smallest_ball, svm
 from cavity.baselines.variational import jensen, variational_bayes, variational_bound_by_quadrature
 
 __all__ = [
+    "SVM",
     "Chain",
     "Estimate",
+    "MeanField",
+    "Play",
+    "SphereSamples",
+    "billiard",
     "directed_decision",
     "exact",
+    "exact_bayes_point",
     "gibbs",
     "gibbs_chain",
     "gibbs_density",
@@ -23,8 +34,13 @@ __all__ = [
     "laplace",
     "latent_laplace",
     "latent_sampling",
+    "naive_mean_field",
     "posterior_density",
     "probabilistic_teacher",
+    "smallest_ball",
+    "sphere_sampling",
+    "svm",
+    "tap",
     "variational_bayes",
     "variational_bound_by_quadrature",
 ]

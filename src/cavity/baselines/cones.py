@@ -1,0 +1,124 @@
+"""The exact posterior of a Bayes point machine with three weights: moments of a Gaussian inside a cone.
+
+For w ~ N(0, I) and a convex cone with inward unit normals nᵢ, whose face i cuts the unit sphere in an arc of angle θᵢ,
+integration by parts leaves integrals over the faces:
+
+    P(cone)       = solid angle / 4π
+    E[w; cone]    = Σ nᵢ θᵢ / (2π)^{3/2}
+    E[w wᵀ; cone] = P(cone) I + Σ nᵢ (∫_arc u dθ)ᵀ / 4π
+
+With label noise every pattern of right and wrong labels is a cone of its own, weighted by its likelihood (5.4).
+"""
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cavity.baselines.base import Estimate
+from cavity.numerics import checks
+
+#: patterns of wrong labels that are added up, at most
+MOST_PATTERNS = 4096
+#: normals closer than this are one
+SAME = 1e-12
+#: an arc is cut into so many triangles with the centre: one may span half a circle
+PIECES = 8
+
+
+class Cone(NamedTuple):
+    """Probability, first and second moments of w ~ N(0, I) inside a cone."""
+
+    mass: float
+    first: np.ndarray
+    second: np.ndarray
+
+
+EMPTY = Cone(0.0, np.zeros(3), np.zeros((3, 3)))
+
+
+def exact_bayes_point(X: Any, y: Any, label_noise: float = 0.0) -> Estimate:
+    """Evidence, mean and covariance of w ~ N(0, I) given labels sign(wᵀx), each wrong with probability label_noise.
+
+    X: (n, 3), the last column usually ones. Exact up to rounding.
+    """
+    X = np.asarray(checks.array("X", X, (2,)))
+    if X.shape[1] != 3:
+        raise ValueError(f"exact_bayes_point is for three weights; X has {X.shape[1]} columns.")
+    normals, groups = np.unique(
+        np.round(X * (np.asarray(y, float) / np.linalg.norm(X, axis=1))[:, None], 12), axis=0, return_inverse=True
+    )
+    counts = np.bincount(groups.ravel(), minlength=len(normals))
+    patterns = [np.ones(len(normals))]
+    if label_noise > 0:
+        if 2 ** len(normals) > MOST_PATTERNS:
+            raise ValueError(f"exact_bayes_point adds up 2ⁿ cones, {MOST_PATTERNS} at most; found n = {len(normals)}.")
+        patterns = [np.array(signs) for signs in itertools.product([1.0, -1.0], repeat=len(normals))]
+    mass, first, second = 0.0, np.zeros(3), np.zeros((3, 3))
+    for signs in patterns:
+        wrong = counts[signs < 0].sum()
+        likelihood = label_noise**wrong * (1.0 - label_noise) ** (counts.sum() - wrong)
+        part = cone(normals * signs[:, None])
+        mass += likelihood * part.mass
+        first += likelihood * part.first
+        second += likelihood * part.second
+    if not mass > 0:
+        raise ValueError("The data are not separable: no weights have all points on the right side.")
+    mean = first / mass
+    covariance = second / mass - np.outer(mean, mean)
+    return Estimate(math.log(mass), mean, covariance, len(X), [(len(X), math.log(mass), mean)])
+
+
+def cone(normals: np.ndarray) -> Cone:
+    """Moments of w ~ N(0, I) where normals @ w > 0; unit rows, no two the same."""
+    arcs = [arc(normals, i) for i in range(len(normals))]
+    lengths = np.array([0.0 if each is None else each[1] for each in arcs])
+    if not lengths.any():
+        return EMPTY
+    first = lengths @ normals / (2 * math.pi) ** 1.5
+    centre = first / np.linalg.norm(first)
+    angle, faces = 0.0, np.zeros((3, 3))
+    for normal, each in zip(normals, arcs, strict=True):
+        if each is not None:
+            corners = places(*each)
+            angle += sum(solid_angle(centre, a, b) for a, b in itertools.pairwise(corners))
+            basis, length = each
+            faces += np.outer(normal, math.sin(length) * basis[0] + (1.0 - math.cos(length)) * basis[1])
+    mass = angle / (4 * math.pi)
+    second = mass * np.eye(3) + faces / (4 * math.pi)
+    return Cone(mass, first, 0.5 * (second + second.T))
+
+
+def arc(normals: np.ndarray, i: int) -> tuple[np.ndarray, float] | None:
+    """The part of the great circle of wall i inside the others: orthonormal basis, its first row the beginning; angle.
+
+    None where the wall is not part of the border.
+    """
+    circle = np.linalg.svd(normals[i][None])[2][1:]
+    others = np.delete(normals, i, axis=0) @ circle.T
+    if (np.hypot(*others.T) < SAME).any():
+        return None  # a wall with the opposite normal: nothing is inside both
+    middles = np.arctan2(others[:, 1], others[:, 0])
+    low, high, reference = -math.pi, math.pi, 0.0
+    if middles.size:
+        low, high, reference = -0.5 * math.pi, 0.5 * math.pi, middles[0]
+        # Half circles that overlap at all meet in one arc within the first.
+        for turn in (middles[1:] - reference + math.pi) % (2 * math.pi) - math.pi:
+            low, high = max(low, turn - 0.5 * math.pi), min(high, turn + 0.5 * math.pi)
+    if high - low <= SAME:
+        return None
+    angle = reference + low
+    rotation = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    return rotation @ circle, high - low
+
+
+def places(basis: np.ndarray, length: float) -> np.ndarray:
+    """Points along an arc, both ends included."""
+    angles = np.linspace(0.0, length, PIECES + 1)
+    return np.column_stack([np.cos(angles), np.sin(angles)]) @ basis
+
+
+def solid_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+    """Of the triangle between three unit vectors (Van Oosterom & Strackee 1983)."""
+    return 2.0 * math.atan2(abs(np.linalg.det(np.stack([a, b, c]))), 1.0 + a @ b + b @ c + c @ a)

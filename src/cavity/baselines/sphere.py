@@ -1,0 +1,83 @@
+"""Likelihood-weighted sampling of linear classifiers: random weights, weighted by how well they explain the labels.
+
+The reference of the thesis for small problems (5.5), with its own error. Draws are N(0, I); their directions are
+even on the sphere, and the step likelihood sees nothing else of them.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cavity.numerics import checks
+
+#: draws made at a time
+BATCH = 500_000
+
+
+class SphereSamples(NamedTuple):
+    """Moments of w ~ N(0, I) given the labels. `error` fields are standard errors; direction_error is a length.
+
+    draws, weights: what was kept, those with a likelihood above 0. effective: (Σ weights)²/Σ weights².
+    """
+
+    log_evidence: float
+    log_evidence_error: float
+    mean: np.ndarray
+    mean_error: np.ndarray
+    covariance: np.ndarray
+    direction: np.ndarray
+    direction_error: float
+    effective: float
+    draws: np.ndarray
+    weights: np.ndarray
+
+    def vote(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The predictive average (5.7): probability that wᵀx > 0 for the rows of X, and its standard error."""
+        sides = (np.asarray(X, float) @ self.draws.T > 0).astype(float)
+        share = self.weights / self.weights.sum()
+        found = sides @ share
+        return found, np.sqrt((sides - found[:, None]) ** 2 @ share**2)
+
+
+def sphere_sampling(X: Any, y: Any, label_noise: float = 0.0, draws: int = 1_000_000, seed: int = 0) -> SphereSamples:
+    """Weights drawn from N(0, I), each with the likelihood ε^r (1 − ε)^(n − r) of its r errors (5.4).
+
+    With label_noise = 0 only separators are kept; where none is drawn an error says so.
+    """
+    X, y = np.asarray(checks.array("X", X, (2,))), np.asarray(checks.array("y", y, (1,)))
+    rng = np.random.default_rng(seed)
+    kept, weights = [], []
+    for first in range(0, draws, BATCH):
+        w = rng.normal(size=(min(BATCH, draws - first), X.shape[1]))
+        wrong = np.sum((w @ X.T) * y <= 0, axis=1)
+        likelihood = np.power(label_noise, wrong) * np.power(1.0 - label_noise, len(y) - wrong)
+        kept.append(w[likelihood > 0])
+        weights.append(likelihood[likelihood > 0])
+    w, likelihood = np.concatenate(kept), np.concatenate(weights)
+    if len(w) < 2:
+        raise ValueError(f"Of {draws} random classifiers {len(w)} explain the labels: too few to average.")
+    return summary(w, likelihood, draws)
+
+
+def summary(w: np.ndarray, likelihood: np.ndarray, draws: int) -> SphereSamples:
+    """Weighted moments and their errors to first order."""
+    evidence = likelihood.sum() / draws
+    spread = math.sqrt((np.sum(likelihood**2) / draws - evidence**2) / draws)
+    share = likelihood / likelihood.sum()
+    mean = share @ w
+    gaps = w - mean
+    direction = mean / np.linalg.norm(mean)
+    across = gaps - np.outer(gaps @ direction, direction)
+    return SphereSamples(
+        log_evidence=math.log(evidence),
+        log_evidence_error=spread / evidence,
+        mean=mean,
+        mean_error=np.sqrt(share**2 @ gaps**2),
+        covariance=(gaps * share[:, None]).T @ gaps,
+        direction=direction,
+        direction_error=float(np.sqrt(np.sum(share**2 @ across**2)) / np.linalg.norm(mean)),
+        effective=float(1.0 / np.sum(share**2)),
+        draws=w,
+        weights=likelihood,
+    )
