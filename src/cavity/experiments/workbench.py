@@ -1,6 +1,6 @@
 """What several experiments need: synthetic data, stacked runs of EP, the path of a run, densities of answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -143,3 +143,10 @@ def normal_density(grid: np.ndarray, mean: Any, variance: Any) -> np.ndarray:
 def scaled_normal(grid: np.ndarray, answer: Any) -> np.ndarray:
     """Evidence times the Gaussian of an answer (an `Estimate` or a scalar `Solution`): comparable with p(D, θ)."""
     return np.exp(float(answer.log_evidence)) * normal_density(grid, float(answer.mean), float(answer.covariance))
+
+
+def first_below(values: Sequence[float] | np.ndarray, bound: float) -> int | None:
+    """The place, counted from 1, from which on the values stay below the bound; None if they do not."""
+    above = [place for place, value in enumerate(values, start=1) if not value < bound]
+    last = above[-1] if above else 0
+    return last + 1 if last < len(values) else None

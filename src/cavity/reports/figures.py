@@ -48,6 +48,13 @@ STYLES: Mapping[str, Style] = {
     "Jensen": Style(SKY, (0, (5, 1)), "v"),
     "importance": Style(SKY, "-", "."),
     "Gibbs": Style(GREY, "-", "."),
+    "TAP": Style(BLUE, ":", "o"),
+    "naive MF": Style(PURPLE, (0, (1, 1)), "^"),
+    "SVM": Style(GREEN, "-.", "s"),
+    "SVM, normalised": Style(GREEN, ":", "D"),
+    "billiard inside": Style(SKY, "-", "."),
+    "Herbrich's billiard": Style(GREY, "-", "."),
+    "Rujan's billiard": Style(YELLOW, "-", "."),
     "Directed Decision": Style(SKY, "-", "v"),
     "Probabilistic Teacher": Style(GREY, "-", "o"),
 }

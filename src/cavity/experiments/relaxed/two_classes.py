@@ -12,6 +12,7 @@ import numpy as np
 from cavity.experiments.base import Config
 from cavity.experiments.relaxed import contest
 from cavity.experiments.relaxed.contest import NAMES, Candidate, Data
+from cavity.experiments.workbench import first_below
 
 CENTRES = np.array([[0.0, 0.0], [-2.0, 0.0], [2.0, 0.0]])
 DEVIATION = 0.7
@@ -77,10 +78,3 @@ def watched_fit(name: str, chosen: Candidate, squares: np.ndarray, y: np.ndarray
     found = contest.fit(squares, y, noise, chosen.width, how, callback=watch)
     path = [weights[sweep] for sweep in sorted(weights)]
     return found, [float(np.linalg.norm(after - before)) for before, after in itertools.pairwise(path)]
-
-
-def first_below(changes: list[float], bound: float) -> int | None:
-    """The sweep from which on R stays below the bound; None if it does not."""
-    above = [place for place, change in enumerate(changes, start=1) if not change < bound]
-    last = above[-1] if above else 0
-    return last + 1 if last < len(changes) else None
