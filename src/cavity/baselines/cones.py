@@ -113,9 +113,9 @@ def arc(normals: np.ndarray, i: int) -> tuple[np.ndarray, float] | None:
     return rotation @ circle, high - low
 
 
-def places(basis: np.ndarray, length: float) -> np.ndarray:
+def places(basis: np.ndarray, length: float, pieces: int = PIECES) -> np.ndarray:
     """Points along an arc, both ends included."""
-    angles = np.linspace(0.0, length, PIECES + 1)
+    angles = np.linspace(0.0, length, pieces + 1)
     return np.column_stack([np.cos(angles), np.sin(angles)]) @ basis
 
 

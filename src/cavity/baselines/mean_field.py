@@ -15,9 +15,11 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from cavity.numerics import checks
+from cavity.numerics.threads import one_blas_thread
 
-#: the step grows by this while the largest change falls, and is halved when it does not
-GROWTH, CUT = 1.1, 0.5
+#: the step grows by this while the largest change falls, and is halved when it does not (Opper & Winther); it then
+#: stays below this share of the step that failed, or it would fail again and again and never settle to many digits
+GROWTH, CUT, BELOW = 1.1, 0.5, 0.9
 #: reciprocal condition number below which C has no inverse to speak of
 SINGULAR = 1e-13
 
@@ -67,6 +69,7 @@ def signed(K: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     return K * np.outer(y, y), y
 
 
+@one_blas_thread()
 def iterate(
     C: np.ndarray,
     y: np.ndarray,
@@ -78,7 +81,7 @@ def iterate(
     max_iterations: int,
 ) -> MeanField:
     """The iteration; `responds`: whether λ (`own`) follows the sites."""
-    alpha, before = np.zeros(len(y)), np.inf
+    alpha, before, ceiling = np.zeros(len(y)), np.inf, 1.0
     trace: list[np.ndarray] = []
     for _ in range(max_iterations):
         cavity = C @ alpha - own * alpha
@@ -88,7 +91,10 @@ def iterate(
             return MeanField(y * alpha, own, True, len(trace), trace)
         alpha = alpha + step * (pull - alpha)
         trace.append(y * alpha)
-        step = min(step * GROWTH, 1.0) if change < before else step * CUT
+        if change < before:
+            step = min(step * GROWTH, ceiling)
+        else:
+            step, ceiling = step * CUT, step * BELOW
         before = change
         if responds:
             # 1/v = αh/(λ(1 − αh)); the product form loses no digits where a label says nothing.

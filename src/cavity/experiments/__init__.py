@@ -33,9 +33,12 @@ from cavity.experiments.thesis import (
     figure_4_5,
     figure_4_6,
     figure_5_2,
+    figure_5_3,
+    figure_5_4,
     figure_5_15,
     larger_graphs,
     networks,
+    normalised_inputs,
     random_grids,
 )
 
@@ -43,7 +46,7 @@ MODULES = (
     *(figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7),
     *(figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6, larger_graphs),
     *(random_grids, networks),
-    *(figure_5_2, figure_5_15),
+    *(figure_5_2, normalised_inputs, figure_5_3, figure_5_4, figure_5_15),
     *(notes_1, notes_2),
     *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
     *(kjit_messages, kjit_1, kjit_2, kjit_3, kjit_4, kjit_5, kjit_10, kjit_b3, kjit_b6, kjit_simulator),

@@ -54,7 +54,7 @@ STYLES: Mapping[str, Style] = {
     "SVM, normalised": Style(GREEN, ":", "D"),
     "billiard inside": Style(SKY, "-", "."),
     "Herbrich's billiard": Style(GREY, "-", "."),
-    "Rujan's billiard": Style(YELLOW, "-", "."),
+    "Rujan's billiard": Style(ORANGE, "-", "."),
     "Directed Decision": Style(SKY, "-", "v"),
     "Probabilistic Teacher": Style(GREY, "-", "o"),
 }

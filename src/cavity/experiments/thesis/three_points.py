@@ -45,9 +45,9 @@ class Points(NamedTuple):
         return self.X @ self.X.T
 
 
-def points(copies: int = 1) -> Points:
-    """The three points, the one at (1, 0) as often as said."""
-    chosen = np.array([0] * copies + [1, 2])
+def points(copies: int = 1, which: int = 0) -> Points:
+    """The three points, one of them (the first is the one at (1, 0)) as often as said."""
+    chosen = np.repeat(np.arange(3), [copies if k == which else 1 for k in range(3)])
     return Points(POINTS[chosen], LABELS[chosen])
 
 
