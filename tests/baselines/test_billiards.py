@@ -84,9 +84,10 @@ def test_kernel_and_input_space_agree():
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(8, 3))
     labels = np.sign(rows @ np.array([1.0, -0.5, 0.3]))
+    alpha = np.linalg.lstsq(rows.T, np.array([1.0, -0.5, 0.3]))[0]
     both = [
         billiard(rows, labels, bounces=5_000, trajectories=24),
-        billiard(y=labels, kernel_matrix=rows @ rows.T, bounces=5_000, trajectories=24),
+        billiard(y=labels, kernel_matrix=rows @ rows.T, bounces=5_000, trajectories=24, start=alpha),
     ]
     weights = direction(rows.T @ both[1].alpha)
     assert np.linalg.norm(weights - both[0].direction) < 3.5 * np.hypot(both[0].error, both[1].error)

@@ -17,9 +17,12 @@ from scipy.special import log_ndtr, ndtr
 from cavity.numerics import checks
 from cavity.numerics.threads import one_blas_thread
 
-#: the step grows by this while the largest change falls, and is halved when it does not (Opper & Winther); it then
-#: stays below this share of the step that failed, or it would fail again and again and never settle to many digits
-GROWTH, CUT, BELOW = 1.1, 0.5, 0.9
+#: the step grows by this while the largest change falls, and is halved when it does not (Opper & Winther)
+GROWTH, CUT = 1.1, 0.5
+#: it then stays below this share of the step that failed, which is lifted slowly: else it fails again and again
+BELOW, LIFT = 0.9, 1.01
+#: and is at least this share of the first one: while λ settles the change may grow whatever the step
+LEAST = 0.1
 #: reciprocal condition number below which C has no inverse to speak of
 SINGULAR = 1e-13
 
@@ -81,7 +84,7 @@ def iterate(
     max_iterations: int,
 ) -> MeanField:
     """The iteration; `responds`: whether λ (`own`) follows the sites."""
-    alpha, before, ceiling = np.zeros(len(y)), np.inf, 1.0
+    alpha, before, ceiling, least = np.zeros(len(y)), np.inf, 1.0, LEAST * step
     trace: list[np.ndarray] = []
     for _ in range(max_iterations):
         cavity = C @ alpha - own * alpha
@@ -92,9 +95,9 @@ def iterate(
         alpha = alpha + step * (pull - alpha)
         trace.append(y * alpha)
         if change < before:
-            step = min(step * GROWTH, ceiling)
+            step, ceiling = min(step * GROWTH, ceiling), min(ceiling * LIFT, 1.0)
         else:
-            step, ceiling = step * CUT, step * BELOW
+            step, ceiling = max(step * CUT, least), step * BELOW
         before = change
         if responds:
             # 1/v = αh/(λ(1 − αh)); the product form loses no digits where a label says nothing.

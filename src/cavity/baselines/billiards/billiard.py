@@ -60,7 +60,8 @@ def billiard(
         bounces: of every ball.
         trajectories: independent balls from the same start.
         randomise: "inside" gives the ball a new velocity after so many bounces.
-        start: any separator; by default one found by linear programming, which also finds out that there is none.
+        start: any separator, as weights, or as weights of the points with a kernel matrix; by default one found by
+            linear programming, which also finds out that there is none.
         seed: of all velocities.
         written: how often the estimate is noted on the way, at equal steps of the logarithm.
     """
@@ -69,6 +70,8 @@ def billiard(
         if value < 1:
             raise ValueError(f"{name} must be at least 1; found {value}.")
     pool = walls(X, y, kernel_matrix)
+    if start is not None and pool.basis is not None:
+        start = pool.basis.T @ (np.asarray(kernel_matrix, float) @ np.asarray(start, float))
     first = starting_point(pool.normals, start)
     keys = jax.random.split(jax.random.key(seed), trajectories)
     normals, place = jnp.asarray(pool.normals), jnp.asarray(first)

@@ -32,6 +32,8 @@ BILLIARDS: dict[str, Rule] = {
 }
 #: added to the diagonal of C where naive mean field needs an inverse that is not there
 JITTER = 1e-3
+#: iterations of TAP and naive mean field, at most
+MOST = 4000
 
 
 class Points(NamedTuple):
@@ -73,10 +75,10 @@ def direct_methods(data: Points, step: float = 0.5) -> dict[str, Any]:
     found = {"EP": track([w for *_, w in sweeps], n * (2 * d**2 + 4 * d), 0, truth)}
     found["EP"] |= {"converged": bool(solution.converged), "log_evidence": float(solution.log_evidence)}
     found["ADF"] = track([sweeps[0][2]], n * (2 * d**2 + 4 * d), 0, truth)
-    met = tap(data.K, data.y, step=step, tolerance=1e-12)
+    met = tap(data.K, data.y, step=step, tolerance=1e-12, max_iterations=MOST)
     found["TAP"] = track([data.X.T @ a for a in met.trace], n**3 + n**2, n**2 * d, truth) | {"converged": met.converged}
     singular = np.linalg.matrix_rank(data.K) < n
-    met = naive_mean_field(data.K + JITTER * singular * np.eye(n), data.y, step=step)
+    met = naive_mean_field(data.K + JITTER * singular * np.eye(n), data.y, step=step, max_iterations=MOST)
     found["naive MF"] = track([data.X.T @ a for a in met.trace], n**2, n**2 * d + n**3, truth)
     found["naive MF"] |= {"converged": met.converged, "jitter": JITTER * bool(singular)}
     for name, normalise in (("SVM", False), ("SVM, normalised", True)):
