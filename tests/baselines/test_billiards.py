@@ -115,5 +115,10 @@ def test_what_is_refused():
         billiard(X, np.array([0, 1, 1]))
 
 
+def test_the_last_estimate_is_written_after_all_bounces():
+    for written in (1, 2, 7):
+        assert billiard(X, Y, bounces=50, trajectories=2, written=written).bounces[-1] == 50
+
+
 def test_one_ball_has_no_error_bar():
     assert np.isnan(pooled(np.ones((1, 3)), np.ones(1))[1])

@@ -76,7 +76,7 @@ def billiard(
     keys = jax.random.split(jax.random.key(seed), trajectories)
     normals, place = jnp.asarray(pool.normals), jnp.asarray(first)
     balls = _launch(rule, place, keys)
-    stops = np.unique(np.rint(np.geomspace(min(10, bounces), bounces, written)).astype(int))
+    stops = np.unique(np.rint(np.geomspace(bounces, min(10, bounces), written)).astype(int))
     seen = []
     for stop in stops:
         balls = _play(rule, normals, place, keys, balls, stop, randomise)
