@@ -40,6 +40,8 @@ from cavity.experiments.thesis import (
     figure_5_7,
     figure_5_8,
     figure_5_9,
+    figure_5_10,
+    figure_5_11,
     figure_5_12,
     figure_5_13,
     figure_5_14,
@@ -48,14 +50,15 @@ from cavity.experiments.thesis import (
     networks,
     normalised_inputs,
     random_grids,
+    support_vectors,
 )
 
 MODULES = (
     *(figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7),
     *(figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6, larger_graphs),
     *(random_grids, networks),
-    *(figure_5_2, normalised_inputs, figure_5_3, figure_5_4, figure_5_5, figure_5_6),
-    *(figure_5_7, figure_5_8, figure_5_9, figure_5_12, figure_5_13, figure_5_14, figure_5_15),
+    *(figure_5_2, normalised_inputs, figure_5_3, figure_5_4, support_vectors, figure_5_5, figure_5_6),
+    *(figure_5_7, figure_5_8, figure_5_9, figure_5_10, figure_5_11, figure_5_12, figure_5_13, figure_5_14, figure_5_15),
     *(notes_1, notes_2),
     *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
     *(kjit_messages, kjit_1, kjit_2, kjit_3, kjit_4, kjit_5, kjit_10, kjit_b3, kjit_b6, kjit_simulator),
