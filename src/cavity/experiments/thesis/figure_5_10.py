@@ -63,8 +63,7 @@ def summarise(results: Results, config: Config) -> Outcome:
     ratio = {data: found["cost of 500"] / found["EP"]["cost"][-1] for data, found in results.items()}
     last = [abs(found["EP"]["error"][-1] - found["billiard inside"]["error"][-1]) for found in results.values()]
     checks = {
-        f"the billiard's {BOUNCES} bounces, its start included, cost more than EP, on every set": min(ratio.values())
-        > 1,
+        f"the billiard's {BOUNCES} bounces, start included, cost more than EP, on every set": min(ratio.values()) > 1,
         "EP and the billiard end within 3 points of test error of each other": max(last) <= 0.03,
     }
     table = Table(

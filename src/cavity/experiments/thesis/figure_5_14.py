@@ -73,7 +73,7 @@ def path(name: str, seed: int) -> np.ndarray:
             moved = on_sphere(BILLIARDS[name], normals, start, ball, own[:3])
         return moved, moved.w
 
-    return np.concatenate([np.asarray(place)[None], np.asarray(jax.lax.scan(step, ball, noise[1:])[1])])
+    return np.concatenate([np.asarray(place)[None], np.asarray(jax.lax.scan(step, ball, jnp.asarray(noise[1:]))[1])])
 
 
 def summarise(results: Results, config: Config) -> Outcome:

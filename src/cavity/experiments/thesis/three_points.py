@@ -11,6 +11,7 @@ Cost is counted in multiplications, from the formulas, for n points in d dimensi
     SVM         2n a step of its solver, K n²d first
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,7 +123,7 @@ def balls(data: Points, name: str, bounces: int, trajectories: int, seed: int) -
     }
 
 
-def root_mean_square(found: list[dict[str, Any]]) -> np.ndarray:
+def root_mean_square(found: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Of the errors of all balls, along the way."""
     errors = np.concatenate([np.asarray(each["errors"], float) for each in found], axis=1)
     return np.sqrt(np.mean(errors**2, axis=1))
