@@ -74,8 +74,8 @@ def summarise(results: Results, config: Config) -> Outcome:
         "after the SVM's solution. SVM: 4n for every step of its solver.",
     )
     sentence = (
-        f"The {BOUNCES} bounces of the thesis cost {min(ratio.values()):.2g} to {max(ratio.values()):.2g} times what EP "
-        "does; the SVM less than either."
+        f"The {BOUNCES} bounces of the thesis cost {min(ratio.values()):.2g} to {max(ratio.values()):.2g} times "
+        "what EP does; the SVM less than either."
     )
     numbers = {"rows": rows, f"cost of {BOUNCES} bounces over EP's": ratio}
     return Outcome((table, check_table(checks)), numbers, grade(checks), sentence)

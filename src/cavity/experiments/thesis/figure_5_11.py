@@ -46,9 +46,9 @@ def run_unit(unit: Unit, config: Config) -> dict[str, Any]:
 
 
 def fitted(results: Results) -> tuple[float, float]:
-    """Power and factor of seconds = factor · nᵖ, over the larger half of the sizes or those above the limit."""
+    """Power and factor of seconds = factor · nᵖ, from the limit on, or of the two largest sizes."""
     n, seconds = (array([own[key] for own in results.values()]) for key in ("n", "seconds"))
-    late = n >= min(FITTED_FROM, np.median(n))
+    late = n >= min(FITTED_FROM, n[-2])
     power, factor = np.polyfit(np.log(n[late]), np.log(seconds[late]), 1)
     return float(power), float(np.exp(factor))
 

@@ -37,7 +37,7 @@ def units(config: Config) -> list[Unit]:
     return [
         make_unit(config, 0, "paths"),
         make_unit(config, 1, "three points", n=0),
-        *(make_unit(config, 1 + n, f"{n} random points", n=n) for n in SIZES),
+        *(make_unit(config, 1 + n, f"{n} random points", n=n) for n in SIZES[: config.pick(3, 3, 1)]),
     ]
 
 
@@ -97,7 +97,7 @@ def summarise(results: Results, config: Config) -> Outcome:
     )
     sentence = (
         f"On the three points {three[2]:.0%} of the flights escape by Herbrich's rule and {three[3]:.0%} by Rujan's: "
-        f"{three[4]:.2f} and {three[5]:.2f} for every bounce. With {SIZES[-1]} points it is {rows[-1][2]:.0%}."
+        f"{three[4]:.2f} and {three[5]:.2f} for every bounce. On {rows[-1][0]} it is {rows[-1][2]:.0%}."
     )
     return Outcome((table, check_table(checks)), {"escapes": rows}, grade(checks), sentence)
 
