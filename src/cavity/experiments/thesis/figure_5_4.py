@@ -80,7 +80,7 @@ def summarise(results: Results, config: Config) -> Outcome:
         "Distance to the Bayes point, by number of copies",
         ("method", *map(str, counts)),
         rows,
-        f"A ball inside the sphere: {', '.join(f'{error:.1e} (× {count})' for count, error in ball.items())}. Naive mean "
+        f"A ball inside: {', '.join(f'{error:.1e} (× {count})' for count, error in ball.items())}. Naive mean "
         f"field needs the inverse of C, which copies take away: {JITTER:g} is added to its diagonal. —: did not settle "
         f"in {MOST} iterations, with first steps of 0.5 over the number of copies.",
     )
