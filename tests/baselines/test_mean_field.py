@@ -52,15 +52,18 @@ def test_naive_mean_field_against_a_root_finder():
     assert np.abs(found.alpha - tap(K, y).alpha).max() > 0.01
 
 
-def test_large_steps_run_away_and_say_so():
-    """Thirty strongly correlated latents."""
-    rows, y = problem(2, 30, 2)
-    K = np.exp(-0.5 * np.sum((rows[:, None] - rows) ** 2, axis=2)) + 1e-6 * np.eye(30)
-    assert not tap(K, y).converged
-    found = tap(K, y, step=0.02, tolerance=1e-8)
-    ep = cavity.infer(cavity.models.latent_gaussian(y, Step(), kernel_matrix=K), cavity.EP(tol=1e-10))
+def test_many_equal_points():
+    """λ without a step of its own would swing here, and α stand still beside it."""
+    X, y = np.array([[1.0, 0, 1]] * 20 + [[0, 0, 1], [0, 1, 1]]), np.array([1.0] * 20 + [-1, -1])
+    ep = cavity.infer(cavity.models.latent_gaussian(y, Step(), X=X), cavity.EP(tol=1e-12))
+    found = tap(X @ X.T, y)
     assert found.converged and found.iterations == len(found.trace)
-    np.testing.assert_allclose(K @ found.alpha, ep.mean, atol=1e-5)
+    np.testing.assert_allclose(X.T @ found.alpha, ep.mean, atol=1e-8)
+
+
+def test_too_few_iterations_say_so():
+    rows, y = problem(2, 7, 9)
+    assert not tap(rows @ rows.T, y, max_iterations=3).converged
 
 
 def test_a_singular_matrix_has_no_naive_mean_field():

@@ -5,7 +5,8 @@ Both iterate on α, where f(x) = Σ αᵢ yᵢ k(x, xᵢ), C_ij = y_i y_j k(x_i,
     h = C α (5.85),   h\\i = h − λ α (5.68),   α ← α + step · (∂ log Z(h\\i, λ) − α) (5.67)
 
 and differ in λ, the variance of a latent without its own label. TAP takes λᵢ = 1/[(C + Λ)⁻¹]ᵢᵢ − vᵢ (5.88) with
-vᵢ = λᵢ (1/(αᵢ hᵢ) − 1) (5.69); its fixed points are EP's. Naive mean field keeps λᵢ = 1/[C⁻¹]ᵢᵢ, which is Opper &
+vᵢ = λᵢ (1/(αᵢ hᵢ) − 1) (5.69), by the same step: a full one lets λ swing where points are many. Its fixed points are
+EP's. Naive mean field keeps λᵢ = 1/[C⁻¹]ᵢᵢ, which is Opper &
 Winther's and not in the thesis: the others are taken to be known.
 """
 
@@ -42,8 +43,8 @@ def tap(
 ) -> MeanField:
     """TAP for labels y under f ~ N(0, K). variance: λ, of each latent without its own label.
 
-    step: at the start; where points are many and alike it must be small, else the iteration runs away and `converged`
-    is false. tolerance: of the largest change of α a full step would make, relative to the largest α.
+    step: at the start, of α and λ. tolerance: of the largest change a full step would make, of α relative to the
+    largest α and of λ to itself. Where a step leads out of where λ is defined, the run ends and `converged` is false.
     """
     C, y = signed(K, y)
     return iterate(C, y, label_noise, np.diagonal(C).copy(), True, step, tolerance, max_iterations)
@@ -89,22 +90,23 @@ def iterate(
     for _ in range(max_iterations):
         cavity = C @ alpha - own * alpha
         pull = slope(cavity, own, label_noise)
-        change = np.max(np.abs(pull - alpha))
-        if change <= tolerance * np.max(pull):
+        target = own
+        if responds:
+            # 1/v = αh/(λ(1 − αh)); the product form loses no digits where a label says nothing.
+            product = pull * (cavity + own * pull)
+            target = left_out_variance(C, product / (own * (1.0 - product)))
+            if not np.all(target > 0):
+                break  # too large a step
+        change = max(np.max(np.abs(pull - alpha)) / np.max(pull), np.max(np.abs(target / own - 1.0)))
+        if change <= tolerance:
             return MeanField(y * alpha, own, True, len(trace), trace)
-        alpha = alpha + step * (pull - alpha)
+        alpha, own = alpha + step * (pull - alpha), own + step * (target - own)
         trace.append(y * alpha)
         if change < before:
             step, ceiling = min(step * GROWTH, ceiling), min(ceiling * LIFT, 1.0)
         else:
             step, ceiling = max(step * CUT, least), step * BELOW
         before = change
-        if responds:
-            # 1/v = αh/(λ(1 − αh)); the product form loses no digits where a label says nothing.
-            product = pull * (cavity + own * pull)
-            own = left_out_variance(C, product / (own * (1.0 - product)))
-            if not np.all(own > 0):
-                break  # too large a step
     return MeanField(y * alpha, own, False, len(trace), trace)
 
 

@@ -126,7 +126,7 @@ def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
         ax.plot(range(len(groups)), middle, **(STYLES[method].plot() | {"linestyle": "none"}), label=method)
     ax.set_xticks(range(len(groups)), [name.replace(", ", "\n") for name in groups], fontsize=8)
     ax.set_yscale("log")
-    label(ax, "(b) Random points, median", "", "distance to the Bayes point")
+    label(ax, "(b) Random points, median (marks as in a: × EP, ■ SVM, ◆ normalised)", "", "distance to the Bayes point")
     return sheet
 
 

@@ -69,17 +69,17 @@ def distance(w: Any, truth: np.ndarray) -> float:
     return float(np.linalg.norm(unit(w) - truth))
 
 
-def direct_methods(data: Points, step: float = 0.5) -> dict[str, Any]:
+def direct_methods(data: Points) -> dict[str, Any]:
     """EP, TAP, naive mean field and the SVM: weights, and (cost, error) along the way."""
     (n, d), truth = data.X.shape, bayes_point(data)
     solution, sweeps = path_of(cavity.models.latent_gaussian(data.y, Step(), X=data.X), cavity.EP(tol=1e-12))
     found = {"EP": track([w for *_, w in sweeps], n * (2 * d**2 + 4 * d), 0, truth)}
     found["EP"] |= {"converged": bool(solution.converged), "log_evidence": float(solution.log_evidence)}
     found["ADF"] = track([sweeps[0][2]], n * (2 * d**2 + 4 * d), 0, truth)
-    met = tap(data.K, data.y, step=step, tolerance=1e-12, max_iterations=MOST)
+    met = tap(data.K, data.y, tolerance=1e-12, max_iterations=MOST)
     found["TAP"] = track([data.X.T @ a for a in met.trace], n**3 + n**2, n**2 * d, truth) | {"converged": met.converged}
     singular = np.linalg.matrix_rank(data.K) < n
-    met = naive_mean_field(data.K + JITTER * singular * np.eye(n), data.y, step=step, max_iterations=MOST)
+    met = naive_mean_field(data.K + JITTER * singular * np.eye(n), data.y, max_iterations=MOST)
     found["naive MF"] = track([data.X.T @ a for a in met.trace], n**2, n**2 * d + n**3, truth)
     found["naive MF"] |= {"converged": met.converged, "jitter": JITTER * bool(singular)}
     for name, normalise in (("SVM", False), ("SVM, normalised", True)):
