@@ -97,7 +97,8 @@ def iterate(
             target = left_out_variance(C, product / (own * (1.0 - product)))
             if not np.all(target > 0):
                 break  # too large a step
-        change = max(np.max(np.abs(pull - alpha)) / np.max(pull), np.max(np.abs(target / own - 1.0)))
+        size = max(np.max(pull), np.max(np.abs(alpha)), np.finfo(float).tiny)
+        change = max(np.max(np.abs(pull - alpha)) / size, np.max(np.abs(target / own - 1.0)))
         if change <= tolerance:
             return MeanField(y * alpha, own, True, len(trace), trace)
         alpha, own = alpha + step * (pull - alpha), own + step * (target - own)

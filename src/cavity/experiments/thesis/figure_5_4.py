@@ -80,7 +80,8 @@ def summarise(results: Results, config: Config) -> Outcome:
         ("method", *map(str, counts)),
         rows,
         f"A ball inside: {', '.join(f'{error:.1e} (× {count})' for count, error in ball.items())}. Naive mean "
-        f"field needs the inverse of C, which copies take away: {JITTER:g} is added to its diagonal. —: did not settle "
+        f"field needs the inverse of C, which copies take away: {JITTER:g} is added to its diagonal, and its first "
+        f"step divided by the number of points. —: did not settle "
         f"in {MOST} iterations.",
     )
     sentence = (
@@ -94,7 +95,7 @@ def summarise(results: Results, config: Config) -> Outcome:
 def draw(results: Results, outcome: Outcome, config: Config) -> Figure:
     sheet, axes = figure(1, 2, width=11.0, height=4.6)
     run = results["(1, 0) × 10"]
-    for name in METHODS:
+    for name in [name for name in METHODS if run[name].get("converged", True)]:
         style = STYLES[name].plot() | ({"markersize": 12, "linestyle": "none", "zorder": 4} if name == "ADF" else {})
         every = 0.05 if len(run[name]["cost"]) > 1 else None
         axes[0, 0].loglog(run[name]["cost"], run[name]["error"], **style, markevery=every, label=name)

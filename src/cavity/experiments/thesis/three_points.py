@@ -79,7 +79,9 @@ def direct_methods(data: Points) -> dict[str, Any]:
     met = tap(data.K, data.y, tolerance=1e-12, max_iterations=MOST)
     found["TAP"] = track([data.X.T @ a for a in met.trace], n**3 + n**2, n**2 * d, truth) | {"converged": met.converged}
     singular = np.linalg.matrix_rank(data.K) < n
-    met = naive_mean_field(data.K + JITTER * singular * np.eye(n), data.y, max_iterations=MOST)
+    met = naive_mean_field(
+        data.K + JITTER * singular * np.eye(n), data.y, step=0.5 / (n if singular else 1), max_iterations=MOST
+    )
     found["naive MF"] = track([data.X.T @ a for a in met.trace], n**2, n**2 * d + n**3, truth)
     found["naive MF"] |= {"converged": met.converged, "jitter": JITTER * bool(singular)}
     for name, normalise in (("SVM", False), ("SVM, normalised", True)):
