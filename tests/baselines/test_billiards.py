@@ -7,7 +7,7 @@ import pytest
 
 from cavity.baselines import billiard, exact_bayes_point
 from cavity.baselines.billiards import walls
-from cavity.baselines.billiards.billiard import _launch, _play, pooled
+from cavity.baselines.billiards.play import _launch, _play, pooled
 from cavity.baselines.billiards.rules import lambert
 
 X = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
