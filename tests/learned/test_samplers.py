@@ -9,7 +9,7 @@ from cavity.learned import SamplerError, every_time, just_in_time, load
 from cavity.storage import StorageError
 
 STEPS, NOISE, ERROR = 8, 0.36, 0.64
-METHOD = cv.EP(max_sweeps=30)
+METHOD = cv.EP()
 
 
 def step(rng, x, push):
@@ -62,10 +62,14 @@ def test_a_chain_of_programs_is_the_chain_it_draws_from(learned):
     assert float(found.log_evidence) == pytest.approx(float(exact.log_evidence), abs=0.15)
 
 
-def test_it_asks_for_fewer_messages_than_were_sent(learned):
-    factor, (found, _), _ = learned
+def test_it_asks_less_about_what_it_has_seen(learned):
+    factor = learned[0]
+    before = factor.report()
+    found, marginals = chain(by(factor))
     report = factor.report()
-    assert report.consults < 0.5 * int(found.sweeps) * (STEPS - 1)
+    assert found.status == "converged"
+    assert divergence(learned[2][1], marginals).max() < 0.01
+    assert report.consults - before.consults < 0.3 * before.consults
     assert report.audits > 0 and report.refusals == 0
     assert report.consults <= report.labels <= report.consults + report.audits
     assert report.audit_kl < 0.02 and report.expected_kl < 0.01
@@ -80,7 +84,7 @@ def test_what_was_learned_serves_other_data_and_other_runs(learned, tmp_path):
     before = again.report().consults
     found, marginals = chain(by(again), seed=0)
     assert divergence(learned[2][1], marginals).max() < 0.01
-    assert found.status == "converged" and again.report().consults - before <= 3
+    assert found.status == "converged" and again.report().consults - before < 0.7 * before
 
 
 def test_every_message_sampled():

@@ -125,10 +125,13 @@ class Operator:
             return False
         unsettled = ~np.asarray(self.guesses(sites).settled)
         places = self.learner.chosen(sites.family, sites.cavities, sites.data, unsettled, 4 * ROUND)
-        if len(places):
-            self.take(sites.at(places), self.ask(sites.at(places)))
-            self.consults += len(places)
-        return bool(len(places))
+        if not len(places):
+            return False
+        # Few sites are asked about several times at once, each time with other draws.
+        places = np.tile(places, max(1, 4 * ROUND // len(places)))
+        self.take(sites.at(places), self.ask(sites.at(places)))
+        self.consults += len(places)
+        return True
 
     def audit(self, sites: Sites, silent: np.ndarray, ended: bool) -> bool:
         """Ask about a few sites that were predicted. Says whether something is so wrong that the run must go on."""
