@@ -22,6 +22,7 @@ from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
 from cavity.learned.coordinates import cut, parts_of
 from cavity.learned.oracles import Answers, Oracle, stacked
+from cavity.learned.sampling import matched
 from cavity.numerics.precision import float64
 
 #: key, number of draws → values (one array a variable, or one array) and log factor(x)/r(x)
@@ -125,12 +126,3 @@ def one(draw: Draw, family: Family, draws: int, key: jax.Array, cavity: jax.Arra
     weights = jnp.exp(log_weights - total)
     projected = jnp.concatenate([matched(own, x, weights) for own, _, x in parts])
     return Sampled(projected, total - jnp.log(draws), 1.0 / jnp.sum(weights**2))
-
-
-def matched(family: Family, values: jax.Array, weights: jax.Array) -> jax.Array:
-    """The member nearest to weighted draws; a Gaussian by central moments, which keep their digits far out."""
-    if isinstance(family, Gaussian):
-        mean = weights @ values
-        return family.from_mean(mean, weights @ (values - mean) ** 2)
-    statistics = jnp.where(weights[:, None] > 0, family.statistics(values), 0.0)
-    return family.natural(weights @ statistics)

@@ -31,6 +31,15 @@ from cavity.moments.quadrature import Quadrature, can_integrate
 Pieces = list[np.ndarray]
 
 
+class Question(NamedTuple):
+    """One site: families and cavities of its variables, its data, and which arguments are numbers in them."""
+
+    families: Sequence[Family]
+    pieces: Pieces
+    data: Any
+    known: tuple[int, ...]
+
+
 class Draws(NamedTuple):
     """values: one array a variable. log_weights: of each draw; both unnormalised."""
 
@@ -54,15 +63,7 @@ class Sampled(Oracle):
         """How many variables, the first ones, are drawn from their cavities."""
 
     @abstractmethod
-    def weighed(
-        self,
-        families: Sequence[Family],
-        pieces: Pieces,
-        values: list[np.ndarray],
-        data: Any,
-        known: tuple[int, ...],
-        rng: np.random.Generator,
-    ) -> Draws:
+    def weighed(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
         """All variables, given those that were drawn, and what the factor and the other cavities say of them."""
 
     def answer(
@@ -74,21 +75,20 @@ class Sampled(Oracle):
             rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, number))).tolist())
             own = jax.tree.map(lambda leaf, at=number: np.asarray(leaf)[at], data)
             try:
-                found.append(self.one(families, pieces, own, known, rng))
+                found.append(self.one(Question(families, pieces, own, known), rng))
             except SamplerError as error:
                 # What was found before is not lost.
                 raise SamplerError(str(error), stacked(found) if found else None) from error.__cause__
         return stacked(found)
 
-    def one(
-        self, families: Sequence[Family], pieces: Pieces, data: Any, known: tuple[int, ...], rng: np.random.Generator
-    ) -> Answers:
+    def one(self, site: Question, rng: np.random.Generator) -> Answers:
         """The answer to one question."""
-        first = self.drawn(known, len(families))
+        families, pieces = site.families, site.pieces
+        first = self.drawn(site.known, len(families))
         proposals = pieces[:first]
         for _ in range(self.tries):
             values, log_weights = self.proposed(families, pieces, proposals, rng)
-            draws = self.weighed(families, pieces, values, data, known, rng)
+            draws = self.weighed(site, values, rng)
             log_weights = log_weights + draws.log_weights
             total = logsumexp(log_weights)
             if not np.isfinite(total):
@@ -97,12 +97,12 @@ class Sampled(Oracle):
             ess = 1.0 / np.sum(weights**2)
             if ess >= self.least_ess:
                 rows = zip(families, draws.values, strict=True)
-                projected = [matched(own, values, weights) for own, values in rows]
+                projected = [np.asarray(matched(own, values, weights)) for own, values in rows]
                 return Answers(np.concatenate(projected), np.asarray(total - np.log(self.draws)), np.asarray(1.0 / ess))
             # Too few draws count: a step towards those that do, no longer than enough of them go along.
             weights = tempered(log_weights, self.least_ess)
             rows = zip(families[:first], values, strict=True)
-            proposals = [widened(own, matched(own, values, weights)) for own, values in rows]
+            proposals = [widened(own, np.asarray(matched(own, values, weights))) for own, values in rows]
             if not all(np.isfinite(own).all() for own in proposals):
                 break
         return Answers(np.full(sum(map(len, pieces)), np.nan), np.asarray(np.nan), np.asarray(np.inf))
@@ -133,20 +133,13 @@ class Weighed(Sampled):
     def drawn(self, known: tuple[int, ...], variables: int) -> int:
         return variables
 
-    def weighed(
-        self,
-        families: Sequence[Family],
-        pieces: Pieces,
-        values: list[np.ndarray],
-        data: Any,
-        known: tuple[int, ...],
-        rng: np.random.Generator,
-    ) -> Draws:
+    def weighed(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
+        known = site.known
         if known not in self._compiled:
             factor = Given(self.factor, known) if known else self.factor
             self._compiled[known] = jax.jit(jax.vmap(factor.log_density, in_axes=(0, None)))
         x = tuple(map(jnp.asarray, values)) if len(values) > 1 else jnp.asarray(values[0])
-        found = np.asarray(self._compiled[known](x, data))
+        found = np.asarray(self._compiled[known](x, site.data))
         return Draws(values, np.where(np.isnan(found), -np.inf, found))
 
 
@@ -204,17 +197,19 @@ def log_density(family: Family, eta: np.ndarray, values: np.ndarray) -> np.ndarr
     return np.asarray(jax.vmap(lambda x: family.log_density(jnp.asarray(eta), x))(jnp.asarray(values)))
 
 
-def matched(family: Family, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Natural parameters of the member nearest to weighted draws."""
-    # Draws that weigh nothing may lie where the statistics are infinite.
-    values, weights = values[weights > 0], weights[weights > 0]
+def matched(family: Family, values: Any, weights: Any) -> jax.Array:
+    """Natural parameters of the member nearest to weighted draws; Gaussians by central moments, which keep their digits
+    far out.
+    """
+    values, weights = jnp.asarray(values), jnp.asarray(weights)
     if isinstance(family, Gaussian | FullGaussian):
         mean = weights @ values
         gap = values - mean
         spread = (weights[:, None] * gap).T @ gap if family.event_shape else weights @ gap**2
-        return np.asarray(family.from_mean(mean, spread))
-    statistics = np.asarray(jax.vmap(family.statistics)(jnp.asarray(values)))
-    return np.asarray(family.natural(jnp.asarray(weights @ statistics)))
+        return family.from_mean(mean, spread)
+    # Draws that weigh nothing may lie where the statistics are infinite.
+    statistics = jnp.where(weights[:, None] > 0, jax.vmap(family.statistics)(values), 0.0)
+    return family.natural(weights @ statistics)
 
 
 def tempered(log_weights: np.ndarray, least: float) -> np.ndarray:

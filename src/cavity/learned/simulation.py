@@ -11,7 +11,7 @@ import numpy as np
 from cavity.factors.base import Factor, factor, static
 from cavity.families.base import Family
 from cavity.learned.coordinates import parts_of
-from cavity.learned.sampling import Draws, Pieces, Sampled, SamplerError, log_density
+from cavity.learned.sampling import Draws, Question, Sampled, SamplerError, log_density
 
 #: a sampler takes a generator and one array of draws for each input, and gives one for each output
 Sampler = Callable[..., Any]
@@ -90,21 +90,14 @@ class Simulated(Sampled):
     def drawn(self, known: tuple[int, ...], variables: int) -> int:
         return self.inputs - len(known)
 
-    def weighed(
-        self,
-        families: Sequence[Family],
-        pieces: Pieces,
-        values: list[np.ndarray],
-        data: Any,
-        known: tuple[int, ...],
-        rng: np.random.Generator,
-    ) -> Draws:
+    def weighed(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
         arguments, free = list(values), len(values)
-        for place, value in zip(known, data.values if known else (), strict=True):
+        for place, value in zip(site.known, site.data.values if site.known else (), strict=True):
             arguments.insert(place, np.full(self.draws, float(value)))
-        outputs = self.run(rng, arguments, families[free:])
+        families, pieces = site.families[free:], site.pieces[free:]
+        outputs = self.run(rng, arguments, families)
         log_weights = np.zeros(self.draws)
-        for own, cavity, found in zip(families[free:], pieces[free:], outputs, strict=True):
+        for own, cavity, found in zip(families, pieces, outputs, strict=True):
             log_weights += log_density(own, cavity, found)
         return Draws([*values, *outputs], log_weights)
 
