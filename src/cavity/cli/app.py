@@ -85,6 +85,7 @@ def reproduce(
         return
     if name not in REGISTRY:
         near = difflib.get_close_matches(name, REGISTRY, n=3, cutoff=0.4)
+        near.sort(key=lambda other: other.rpartition("-")[0] != name.rpartition("-")[0])
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(REGISTRY)}."
         fail(f"There is no experiment {name!r}; {hint}")
     config = Config("quick" if quick else "full", seed)
