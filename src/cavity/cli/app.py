@@ -1,6 +1,7 @@
 """The commands: `cavity fit`, `predict`, `select`, `infer`, `demo`, `reproduce`, and `cavity --version`."""
 
 import difflib
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,11 @@ from cavity.cli.fit import fit
 from cavity.cli.infer import infer
 from cavity.cli.predict import predict
 from cavity.cli.select import select
-from cavity.experiments import REGISTRY, Config, Interrupted, default_folder, run
+from cavity.experiments import REGISTRY, Config, Interrupted, default_folder, run, run_series, write_record
 from cavity.reports import Table, show
+
+#: in the place of an experiment: only the page about those that were run
+RECORD = "record"
 
 app = typer.Typer(
     name="cavity", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -73,31 +77,56 @@ def demo(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, or `list` for all of them.")],
+    name: Annotated[
+        str | None, typer.Argument(help="An experiment, `list` for all of them, or `record` for the page about --out.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every experiment, and the record of all claims.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, without a verdict.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all data.")] = 0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --all: experiments at a time (quick: all cores; full: one, for the times)."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the results (./cavity-results/NAME).")] = None,
 ) -> None:
     """Run an experiment of a document: figure, tables, numbers and a verdict. An interrupted run goes on by itself."""
     console = Console()
+    if (name is None) != everything:
+        fail("Name an experiment (`cavity reproduce list` shows them), or say --all for all of them.")
     if name == "list":
         show(listing(), console)
         return
-    if name not in REGISTRY:
-        near = difflib.get_close_matches(name, REGISTRY, n=3, cutoff=0.4)
-        near.sort(key=lambda other: other.rpartition("-")[0] != name.rpartition("-")[0])
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(REGISTRY)}."
-        fail(f"There is no experiment {name!r}; {hint}")
+    if name is not None and name not in (*REGISTRY, RECORD):
+        fail(unknown_experiment(name))
+    if jobs is not None and not everything:
+        fail("--jobs belongs to --all.")
     config = Config("quick" if quick else "full", seed)
-    folder = default_folder(name, config) if out is None else out
+    folder = default_folder("all" if name in (None, RECORD) else name, config) if out is None else out
     if folder.exists() and not folder.is_dir():
         fail(f"--out must name a folder; {folder} is a file.")
     try:
-        run(REGISTRY[name], config, folder, console)
+        if name == RECORD:
+            if not folder.is_dir():
+                fail(f"There are no results in {folder}; --out names their folder.")
+            console.print(f"written: {write_record(folder)}", soft_wrap=True)
+        elif name is None:
+            processes = jobs or (os.cpu_count() or 1 if quick else 1)
+            ended = run_series(list(REGISTRY), config, folder, console, processes)
+            raise typer.Exit(int(any(each.trouble for each in ended)))
+        else:
+            run(REGISTRY[name], config, folder, console)
     except Interrupted as stopped:
         fail(str(stopped), 130)
     except OSError as error:
         fail(f"The results could not be written to {folder}: {error.strerror or error}.")
+
+
+def unknown_experiment(name: str) -> str:
+    """What there is instead; those of the same chapter first."""
+    near = difflib.get_close_matches(name, REGISTRY, n=3, cutoff=0.4)
+    near.sort(key=lambda other: other.rpartition("-")[0] != name.rpartition("-")[0])
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(REGISTRY)}."
+    return f"There is no experiment {name!r}; {hint}"
 
 
 def listing() -> Table:

@@ -33,10 +33,11 @@ def default_folder(name: str, config: Config) -> Path:
 class Interrupted(Exception):
     """The run was stopped from the keyboard; what was finished is in the ledger."""
 
-    def __init__(self, folder: Path, done: int, total: int) -> None:
+    def __init__(self, folder: Path, done: int, total: int, what: str = "units") -> None:
         self.folder, self.done, self.total = folder, done, total
         super().__init__(
-            f"Stopped after {done} of {total} units. Run the same command again to go on from there (kept in {folder})."
+            f"Stopped after {done} of {total} {what}. "
+            f"Run the same command again to go on from there (kept in {folder})."
         )
 
 
@@ -164,7 +165,8 @@ def write(
         "numbers": rounded(plain(outcome.numbers)),
     }
     if config.size == "full":
-        result |= {"verdict": outcome.verdict, "sentence": outcome.sentence}
+        parts = {text: met for table in outcome.tables if table.title == PARTS for text, met in table.rows}
+        result |= {"verdict": outcome.verdict, "sentence": outcome.sentence, "parts": parts}
     files = {
         "figure": save(experiment.draw(results, outcome, config), folder / f"{experiment.name}.png"),
         "table": folder / "table.md",

@@ -49,7 +49,7 @@ def visit_in_windows(
     blocks, block_size = table.shape
     # Windows hold whole windows of the next kind, the innermost whole blocks; the end is filled with no site's number.
     levels, unit = [], 1
-    for width in reversed(posterior.window_sizes(table.size)):
+    for width in reversed(posterior.window_sizes(table.size, block_size)):
         levels.append(max(1, width // (unit * block_size)))
         unit *= levels[-1]
     filled = filled_up(table, -(-blocks // unit) * unit, group.size)
@@ -67,6 +67,11 @@ def visit_in_windows(
         count, depth = rows.which.shape[0], rows.which.ndim
         if depth > 2:
             return jax.lax.scan(through, outer, (jnp.arange(count), rows))
+        if levels == [1] and block_size > 1:
+            # The block is the whole window: it changes at once.
+            whole, rows = None, jax.tree.map(lambda leaf: leaf[0], rows)
+            window, seen = visit(problem, method, group, key, outer, (whole, rows))
+            return window, jax.tree.map(lambda leaf: leaf[None], seen)
         places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
         return jax.lax.scan(partial(visit, problem, method, group, key), outer, (places, rows))
 
@@ -204,7 +209,7 @@ def pass_over(
 
 def is_rebuilt(problem: Problem, table: Table) -> bool:
     """Whether q is made anew from the sites after the visits of a table."""
-    return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size))
+    return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size, table.shape[1]))
 
 
 def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:

@@ -180,7 +180,8 @@ class Blocks(Schedule):
             raise ValueError(f"block_size must be a whole number of at least 1; found {self.block_size!r}.")
 
     def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
-        order = jax.random.permutation(key, size) if self.shuffled else jnp.arange(size)
         blocks = -(-size // self.block_size)
-        padding = jnp.full(blocks * self.block_size - size, size)
+        if not self.shuffled:
+            return (np.minimum(np.arange(blocks * self.block_size), size).reshape(blocks, self.block_size),)
+        order, padding = jax.random.permutation(key, size), jnp.full(blocks * self.block_size - size, size)
         return (jnp.concatenate([order, padding]).reshape(blocks, self.block_size),)

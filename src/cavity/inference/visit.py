@@ -117,9 +117,14 @@ def step_of(method: Method, group: SiteGroup, rows: Rows, trial: Trial) -> jax.A
 
 
 def visit(
-    problem: Problem, method: Method, group: SiteGroup, key: jax.Array, window: Any, block: tuple[jax.Array, Rows]
+    problem: Problem,
+    method: Method,
+    group: SiteGroup,
+    key: jax.Array,
+    window: Any,
+    block: tuple[jax.Array | None, Rows],
 ) -> tuple[Any, tuple[Trial, jax.Array]]:
-    """Try one block of sites, at given places of a window, and absorb their change into it.
+    """Try one block of sites, at given places of a window (None: all of them), and absorb their change into it.
 
     Says how often the step had to be halved. Only what the next visit needs is computed here; new sites, mismatch,
     scales and counts follow for all together.
@@ -133,7 +138,7 @@ def visit(
 
     # A single site of one copy moves q between two proper distributions: itself and the projected one.
     single = group.multiplicity is None or group.at_most_one
-    if places.shape[0] == 1 and single and method.power == 1.0:
+    if rows.which.shape[0] == 1 and single and method.power == 1.0:
         return absorbed(1.0), (trial, jnp.zeros((), int))
     halvings, changed = shortened(problem, absorbed)
     return changed, (trial, halvings)

@@ -13,20 +13,29 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.inference.schedule import InOrder, Parallel, Schedule
+from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
 from cavity.kernels import Kernel
 from cavity.models.prediction import FromKernel, FromKernelMatrix, FromWeights
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature
 from cavity.numerics import checks
-from cavity.numerics.precision import float64, is_traced
-from cavity.posteriors.dense_algebra import KernelPrior
+from cavity.numerics.blocked import identity
+from cavity.numerics.devices import check_room, is_accelerator
+from cavity.numerics.linear import cholesky
+from cavity.numerics.precision import float64, is_far, is_traced
+from cavity.posteriors.dense_algebra import KernelPrior, window_sizes
 from cavity.posteriors.dense_gaussian import DenseGaussian
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: a kernel matrix may miss positive definiteness by this much of its largest entry, times n: rounding
 ROUNDING = 1e-12
+
+#: arrays of n × n numbers that a run of the kernel form holds at a time
+SQUARES = 7.0
+
+#: from so many latents on an accelerator visits them in blocks
+MANY_LATENTS = 256
 
 #: from so many rows, and so many a weight, a linear model is visited in parallel
 MANY, MANY_PER_WEIGHT = 2000, 100
@@ -74,7 +83,9 @@ def latent_gaussian(
     if kernel_matrix is not None:
         if X is not None or kernel is not None:
             raise ValueError("Give kernel_matrix, or X, or X and kernel; found kernel_matrix and another of them.")
-        return Problem(KernelPrior(covariance_matrix(kernel_matrix, n)), (group,), DenseGaussian(), FromKernelMatrix())
+        check_kernel_room(n)
+        prior = KernelPrior(covariance_matrix(kernel_matrix, n))
+        return Problem(prior, (group,), DenseGaussian(), FromKernelMatrix(), kernel_schedule(n))
     if X is None:
         raise ValueError("The prior of the latents is missing: give kernel_matrix, or X, or X and kernel.")
     rows = checks.array("X", X, (2,))
@@ -86,8 +97,9 @@ def latent_gaussian(
                 f"kernel must be a kernel of cavity.kernels; found {type(kernel).__name__}. The values of any other "
                 "covariance function can be given as kernel_matrix."
             )
+        check_kernel_room(n)
         prior = KernelPrior(covariance_matrix(kernel(rows), n, name="kernel(X)"))
-        return Problem(prior, (group,), DenseGaussian(), FromKernel(kernel, rows))
+        return Problem(prior, (group,), DenseGaussian(), FromKernel(kernel, rows), kernel_schedule(n))
     if not is_traced(rows) and (empty := ~np.asarray(rows).any(axis=1)).any():
         raise ValueError(
             f"X must not have rows of zeros only, where wᵀx is 0 whatever w; found row {int(empty.argmax())}."
@@ -95,6 +107,20 @@ def latent_gaussian(
     precision = weight_precision(1.0 if prior_variance is None else prior_variance, rows.shape[1])
     prior = WeightPrior(jnp.asarray(rows), jnp.zeros(rows.shape[1]), precision)
     return Problem(prior, (group,), WeightGaussian(), FromWeights(), weight_schedule(*rows.shape))
+
+
+def kernel_schedule(n: int) -> Schedule:
+    """One site after another; on an accelerator sixteen blocks or so, where steps that small would cost most.
+
+    A block is a part small enough for its sites to be visited together: as many sweeps are needed as one by one.
+    """
+    width = window_sizes(n)[0]
+    return Blocks(width if width % 2 else width // 2) if is_accelerator() and n >= MANY_LATENTS else InOrder()
+
+
+def check_kernel_room(n: int) -> None:
+    """Refuse a kernel matrix that leaves no room for the run."""
+    check_room("The kernel form", n, lambda n: 8.0 * SQUARES * n**2, "Beyond, take inducing points or random features.")
 
 
 def weight_schedule(n: int, d: int) -> Schedule:
@@ -117,31 +143,35 @@ def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> jax.A
         raise ValueError(f"{name} must have shape ({n}, {n}), one row an observation; found {k.shape}.")
     if is_traced(k):
         return k
-    check_covariance(name, np.asarray(k))
+    check_covariance(name, k if is_far(k) else np.asarray(k))
     return jnp.asarray(k)
 
 
-def check_covariance(name: str, k: np.ndarray) -> None:
+def check_covariance(name: str, k: Any) -> None:
     """Refuse a matrix that is not finite, not symmetric, has a latent of no variance, or is indefinite."""
-    if not np.isfinite(k).all():
+    if not (jnp if is_far(k) else np).isfinite(k).all():
         raise ValueError(f"{name} must be finite: with these inputs and parameters the kernel overflows.")
     check_symmetric(name, k)
-    if (flat := np.diagonal(k) <= 0).any():
-        where = f"found {np.diagonal(k)[flat][0]:g} at {int(flat.argmax())}"
+    variances = np.asarray(k.diagonal())
+    if (flat := variances <= 0).any():
+        where = f"found {variances[flat][0]:g} at {int(flat.argmax())}"
         raise ValueError(f"{name} must have a positive diagonal, a latent of no variance observes nothing; {where}.")
-    if not has_cholesky_factor(k, ROUNDING * len(k) * np.abs(k).max()):
+    if not has_cholesky_factor(k, ROUNDING * len(k) * float(abs(k).max())):
         raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
 
 
-def check_symmetric(name: str, k: np.ndarray) -> None:
+def check_symmetric(name: str, k: Any) -> None:
     """Refuse a matrix that differs from its transpose beyond rounding."""
-    gap = np.abs(k - k.T).max()
-    if gap > 1e-10 * np.abs(k).max():
+    gap = float(abs(k - k.T).max())
+    if gap > 1e-10 * float(abs(k).max()):
         raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
 
 
-def has_cholesky_factor(k: np.ndarray, moved_by: float = 0.0) -> bool:
+def has_cholesky_factor(k: Any, moved_by: float = 0.0) -> bool:
     """Whether the matrix is positive definite, its diagonal moved by what rounding may have done to it."""
+    if is_far(k):
+        lower = cholesky(jnp.where(identity(len(k)), k + moved_by, k))
+        return bool(jnp.isfinite(lower[-1, -1]))
     moved = k.copy()
     moved[np.diag_indices_from(moved)] += moved_by
     try:

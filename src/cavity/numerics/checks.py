@@ -8,12 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.numerics.precision import is_traced
+from cavity.numerics.precision import is_far, is_traced
 
 
 def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
     """A float64 array with one of the given numbers of dimensions, not empty, all finite."""
-    if is_traced(value):
+    if is_traced(value) or is_far(value):
         result = jnp.asarray(value, float)
     else:
         try:
@@ -28,8 +28,8 @@ def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
         raise ValueError(f"{name} must have {wanted} dimension(s); found shape {tuple(result.shape)}.")
     if result.size == 0:
         raise ValueError(f"{name} is empty: shape {tuple(result.shape)}.")
-    if not is_traced(result) and not np.isfinite(result).all():
-        place = np.argwhere(~np.isfinite(result))[0]
+    if not is_traced(result) and not (jnp if is_far(result) else np).isfinite(result).all():
+        place = np.argwhere(~np.isfinite(np.asarray(result)))[0]
         found = result[tuple(place)]
         raise ValueError(f"{name} must be finite; found {found} at index {tuple(int(i) for i in place)}.")
     return result

@@ -2,7 +2,8 @@
 
 Nothing in this package touches JAX's global configuration. Public entry points open float64 for the length of the
 call; what they hand back to code outside such a scope are NumPy arrays, because a float64 JAX array would silently be
-rounded to float32 by the first operation done outside.
+rounded to float32 by the first operation done outside. Large arrays of an accelerator stay there all the same: to bring
+them back may take longer than the run that made them.
 """
 
 import functools
@@ -17,19 +18,30 @@ from jax.core import Tracer
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: bytes from which an array stays on its accelerator
+LARGE = 2**24
+
 
 def is_traced(tree: Any) -> bool:
     """Whether any leaf is being traced (inside `jit`, `vmap` or `grad`), so that its value cannot be looked at."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def is_far(value: Any) -> bool:
+    """Whether this is an array that lies on an accelerator."""
+    concrete = isinstance(value, jax.Array) and not isinstance(value, Tracer)
+    return concrete and any(device.platform != "cpu" for device in value.devices())
+
+
 def to_numpy(tree: Any) -> Any:
-    """The tree with concrete JAX arrays replaced by NumPy arrays; traced leaves and random keys pass through."""
+    """The tree with JAX arrays replaced by NumPy arrays; what is traced, a random key, or large and far, stays."""
 
     def convert(leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer):
             return leaf
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        if leaf.nbytes >= LARGE and is_far(leaf):
             return leaf
         return np.asarray(leaf)[()]  # numbers come back as numbers, not as arrays without axes
 

@@ -65,8 +65,11 @@ class Posterior(ABC):
     def marginals(self, prior: Any, q: Q, scope: Any, index: jax.Array) -> jax.Array:
         """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row a site."""
 
-    def window_sizes(self, size: int) -> tuple[int, ...]:
-        """Sites a window of a pass over `size` sites holds, then the windows inside it; empty where q is its own."""
+    def window_sizes(self, size: int, block: int) -> tuple[int, ...]:
+        """Sites a window of a pass over `size` sites holds, then the windows inside it; empty where q is its own.
+
+        block: the sites that are visited together.
+        """
         return ()
 
     def begin(self, prior: Any, q: Q, scope: Any, order: Any, width: int) -> Pass:
@@ -82,12 +85,15 @@ class Posterior(ABC):
         return window
 
     @abstractmethod
-    def local(self, window: Window, scope: Any, place: jax.Array) -> jax.Array:
-        """`marginals` inside a window, of the sites at `place` in it."""
+    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
+        """`marginals` inside a window, of the sites at `place` in it, or of all of them where that is None."""
 
     @abstractmethod
-    def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
-        """The window times the weighted changes (one row a site) of the sites at `place`."""
+    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window:
+        """The window times the weighted changes (one row a site) of the sites at `place`.
+
+        Where that is None all sites of the window change at once, and nothing but `close` is done with it any more.
+        """
 
     def can_solve(self, prior: Any, sites: int) -> bool:
         """Whether `solve` is known and affordable for so many sites."""

@@ -16,10 +16,12 @@ import numpy as np
 from cavity.numerics import blocked
 from cavity.numerics.blocked import Blocks
 from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.posteriors import together
 from cavity.posteriors import window as windows
 from cavity.posteriors.base import Coordinates, Equations, Posterior
 from cavity.posteriors.dense_algebra import Dense, KernelPrior, before_sites, dense, window_sizes
 from cavity.posteriors.response import LARGEST, solve_dense
+from cavity.posteriors.together import Absorbed
 from cavity.posteriors.window import Window
 
 
@@ -34,6 +36,9 @@ class Pass(NamedTuple):
     columns: jax.Array
     column_signs: jax.Array
 
+
+#: windows are blocks that are visited together where there are at most so many: each has a program of its own
+MOST_BLOCKS = 32
 
 #: directions of the latents that have less than this share of the largest variance are no coordinates: they move a
 #: latent by less than 1e-5 of a standard deviation
@@ -57,16 +62,19 @@ class DenseGaussian(Posterior):
         precision = 1.0 / q.variance[index]
         return jnp.stack([q.mean[index] * precision, precision], axis=-1)
 
-    def window_sizes(self, size: int) -> tuple[int, ...]:
+    def window_sizes(self, size: int, block: int) -> tuple[int, ...]:
+        if block > 1 and size <= MOST_BLOCKS * block:
+            return (block,)
         return window_sizes(size)
 
     def begin(self, prior: KernelPrior, q: Dense, scope: Any, order: Any, width: int) -> Pass:
         # What is not filled is not read. Made of a number of q, the zeros are not kept in memory through a loop.
         columns, signs = jnp.full((order.size, order.size), 0.0 * q.mean[0]), jnp.zeros(order.size)
-        if is_in_order(order, q.mean.size) and width == q.covariance[0].shape[1]:
+        if is_in_order(order, q.mean.size) and q.covariance[0].shape[1] % width == 0:
             # What fills the last window up is independent of all there is.
             missing = order.size - q.mean.size
-            blocks = tuple(filled_up(block, missing, width) for block in q.covariance) if missing else q.covariance
+            blocks = tuple(part for block in q.covariance for part in narrower(block, width))
+            blocks = tuple(filled_up(block, missing, width) for block in blocks) if missing else blocks
             return Pass(jnp.pad(q.mean, (0, missing)), blocks, columns, signs)
         whole = blocked.mirrored(q.covariance)
         starts = range(0, order.size, width)
@@ -97,23 +105,27 @@ class DenseGaussian(Posterior):
         mean = jax.lax.dynamic_slice(passed.mean, (number * width,), (width,))
         return windows.opened(mean, own, found)
 
-    def close(self, passed: Any, number: jax.Array, window: Window) -> Any:
-        if isinstance(passed, Window):
+    def close(self, passed: Any, number: jax.Array, window: Window | Absorbed) -> Any:
+        if isinstance(passed, Window) and isinstance(window, Window):
             return windows.close_inside(passed, number * window.mean.size, window)
-        width = window.mean.size
-        spread = windows.spread(window)
-        scaled = spread * jnp.sqrt(jnp.abs(window.gains))
+        width = window.moves.size
+        if isinstance(window, Absorbed):
+            moved, columns, signs = window.reach @ window.moves, together.columns(window), window.signs
+        else:
+            spread = windows.spread(window)
+            moved, columns = spread @ window.moves, spread * jnp.sqrt(jnp.abs(window.gains))
+            signs = jnp.sign(window.gains)
         return passed._replace(
-            mean=passed.mean + spread @ window.moves,
-            columns=jax.lax.dynamic_update_slice(passed.columns, scaled, (0, number * width)),
-            column_signs=jax.lax.dynamic_update_slice(passed.column_signs, jnp.sign(window.gains), (number * width,)),
+            mean=passed.mean + moved,
+            columns=jax.lax.dynamic_update_slice(passed.columns, columns, (0, number * width)),
+            column_signs=jax.lax.dynamic_update_slice(passed.column_signs, signs, (number * width,)),
         )
 
-    def local(self, window: Window, scope: Any, place: jax.Array) -> jax.Array:
+    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
         return windows.local(window, place)
 
-    def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
-        return windows.absorb(window, place, change)
+    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
+        return together.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: KernelPrior, sites: int) -> bool:
         return sites <= LARGEST
@@ -165,6 +177,11 @@ def is_in_order(order: Any, size: int) -> bool:
     if not isinstance(order, np.ndarray) or order.size < size:
         return False
     return np.array_equal(order, np.minimum(np.arange(order.size), size - 1))
+
+
+def narrower(block: jax.Array, width: int) -> list[jax.Array]:
+    """A block of columns cut into blocks of `width`, each from its own diagonal on."""
+    return [block[start:, start : start + width] for start in range(0, block.shape[1], width)]
 
 
 def filled_up(block: jax.Array, missing: int, width: int) -> jax.Array:

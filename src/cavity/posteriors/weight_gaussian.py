@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.posteriors import together
 from cavity.posteriors import window as windows
 from cavity.posteriors.base import Coordinates, Equations, Posterior
 from cavity.posteriors.response import LARGEST_BASIS, basis_size, solve_in_basis
+from cavity.posteriors.together import Absorbed
 from cavity.posteriors.window import Window
 
 
@@ -68,7 +70,7 @@ class WeightGaussian(Posterior):
         precision = 1.0 / jnp.sum((rows @ q.covariance) * rows, axis=1)
         return jnp.stack([rows @ q.mean * precision, precision], axis=-1)
 
-    def window_sizes(self, size: int) -> tuple[int, ...]:
+    def window_sizes(self, size: int, block: int) -> tuple[int, ...]:
         return (WINDOW,)
 
     def open(self, prior: WeightPrior, passed: Weights, scope: Any, number: jax.Array, index: jax.Array) -> Window:
@@ -76,18 +78,24 @@ class WeightGaussian(Posterior):
         reach = passed.covariance @ rows.T
         return windows.opened(rows @ passed.mean, rows @ reach, reach)
 
-    def close(self, passed: Weights, number: jax.Array, window: Window) -> Weights:
+    def close(self, passed: Weights, number: jax.Array, window: Window | Absorbed) -> Weights:
+        if isinstance(window, Absorbed):
+            columns = together.columns(window)
+            return passed._replace(
+                mean=passed.mean + window.reach @ window.moves,
+                covariance=passed.covariance - (columns * window.signs) @ columns.T,
+            )
         spread = windows.spread(window)
         return passed._replace(
             mean=passed.mean + spread @ window.moves,
             covariance=passed.covariance - (spread * window.gains) @ spread.T,
         )
 
-    def local(self, window: Window, scope: Any, place: jax.Array) -> jax.Array:
+    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
         return windows.local(window, place)
 
-    def absorb(self, window: Window, scope: Any, place: jax.Array, change: jax.Array) -> Window:
-        return windows.absorb(window, place, change)
+    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
+        return together.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: WeightPrior, sites: int) -> bool:
         return sites * basis_size(prior.rows.shape[1]) <= LARGEST_BASIS

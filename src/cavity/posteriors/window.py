@@ -43,10 +43,13 @@ def opened(mean: jax.Array, covariance: jax.Array, reach: jax.Array) -> Window:
     return Window(mean, covariance, reach, jnp.zeros_like(covariance), none, none, jnp.ones((), bool))
 
 
-def local(window: Window, place: jax.Array) -> jax.Array:
-    """Natural parameters of the marginals at `place`."""
-    precision = 1.0 / window.covariance[place, place]
-    return jnp.stack([window.mean[place] * precision, precision], axis=-1)
+def local(window: Window, place: jax.Array | None) -> jax.Array:
+    """Natural parameters of the marginals at `place`, or of all."""
+    if place is None:
+        mean, precision = window.mean, 1.0 / jnp.diagonal(window.covariance)
+    else:
+        mean, precision = window.mean[place], 1.0 / window.covariance[place, place]
+    return jnp.stack([mean * precision, precision], axis=-1)
 
 
 def absorb(window: Window, place: jax.Array, change: jax.Array) -> Window:

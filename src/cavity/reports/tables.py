@@ -77,7 +77,8 @@ def show(table: Table, console: Console) -> None:
 def markdown(table: Table) -> str:
     """The same table as Markdown text."""
     marks = ["---:" if numeric else "---" for numeric in numeric_columns(table)]
-    lines = [f"**{table.title}**", "", row_text(table.columns), row_text(marks)]
+    lines = [f"**{table.title}**", ""] if table.title else []
+    lines += [row_text(table.columns), row_text(marks)]
     lines += [row_text([cell(value) for value in row]) for row in table.rows]
     if table.note:
         lines += ["", table.note]

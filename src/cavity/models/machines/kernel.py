@@ -15,7 +15,7 @@ from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Rule
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
-from cavity.models.latent_gaussian import check_covariance
+from cavity.models.latent_gaussian import check_covariance, check_kernel_room, kernel_schedule
 from cavity.models.machines.gradient import covariance_gradient, likelihood_gradient
 from cavity.models.machines.padding import bucket, padded, padded_with_zeros
 from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
@@ -29,7 +29,7 @@ from cavity.models.machines.record import (
 )
 from cavity.models.machines.search import Search, Watch, maximise, rule_of, solve
 from cavity.moments.closed_form import ClosedForm
-from cavity.numerics.precision import float64
+from cavity.numerics.precision import float64, is_far
 from cavity.numerics.threads import one_blas_thread
 from cavity.posteriors.dense_algebra import KernelPrior, response
 from cavity.posteriors.dense_gaussian import DenseGaussian
@@ -137,6 +137,7 @@ def fit_kernel_machine(
     began = time.perf_counter()
     check_free(factor, free)
     n, size = len(X), bucket(len(X))
+    check_kernel_room(size)
     rows = padded(np.asarray(X, float), size)
     check_kernel(kernel, rows, n, "kernel(X)")
     copies = np.ones(n) if copies is None else np.asarray(copies, float)
@@ -154,7 +155,7 @@ def fit_kernel_machine(
             multiplicity=held,
             at_most_one=bool((held <= 1).all()),
         )
-        return Problem(prior, (group,), DenseGaussian())
+        return Problem(prior, (group,), DenseGaussian(), schedule=kernel_schedule(size))
 
     def split(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return vector[: kernel.theta.size], vector[kernel.theta.size :]
@@ -203,8 +204,9 @@ def fit_kernel_machine(
 
 def check_kernel(kernel: Any, rows: np.ndarray, n: int, name: str) -> None:
     """Refuse a kernel that is not positive semi-definite on those of the first n rows that have any variance."""
-    k = np.asarray(kernel(rows))[:n, :n]
-    some = np.diagonal(k) != 0
+    k = kernel(rows)
+    k = (k if is_far(k) else np.asarray(k))[:n, :n]
+    some = np.asarray(k.diagonal()) != 0
     if some.any():
         check_covariance(name, k if some.all() else k[np.ix_(some, some)])
 

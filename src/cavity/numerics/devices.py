@@ -1,0 +1,44 @@
+"""Where arrays are made, and how much room there is for them."""
+
+import os
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+
+def device() -> jax.Device:
+    """The device on which new arrays are made: JAX's default, or that of `jax.default_device`."""
+    (found,) = jnp.zeros(()).devices()
+    return found
+
+
+def is_accelerator() -> bool:
+    """Whether that is something else than the processor: many small steps cost more there than a few large ones."""
+    return device().platform != "cpu"
+
+
+def room() -> int | None:
+    """Bytes an array may take: what the device's allocator has left, or the machine's memory; None if nobody knows."""
+    stats = device().memory_stats()
+    if stats is not None and "bytes_limit" in stats:
+        return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def check_room(what: str, size: int, bytes_of: Callable[[int], float], instead: str) -> None:
+    """Refuse what does not fit, before anything is allocated. bytes_of: what it takes, by its size."""
+    limit, needed = room(), bytes_of(size)
+    if limit is None or needed <= limit:
+        return
+    fits, beyond = 0, size
+    while beyond - fits > 1:
+        middle = (fits + beyond) // 2
+        fits, beyond = (middle, beyond) if bytes_of(middle) <= limit else (fits, middle)
+    raise ValueError(
+        f"{what} of {size:,} takes about {needed / 1e9:.3g} GB, and {device().device_kind} has {limit / 1e9:.3g} GB; "
+        f"{fits:,} would fit. {instead}"
+    )
