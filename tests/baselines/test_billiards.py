@@ -37,6 +37,17 @@ def test_in_two_dimensions_the_centre_is_the_middle_of_the_arc():
     assert np.linalg.norm(found.direction - truth) < 3.5 * found.error < 0.03
 
 
+def test_without_new_velocities_a_ball_stays_on_its_track():
+    """The pool is not ergodic (5.8): more bounces bring a ball no nearer, unless its velocity is drawn anew."""
+    truth = direction(exact_bayes_point(X, Y).mean)
+    spread = {}
+    for randomise in (100, 10**9):
+        found = billiard(X, Y, bounces=20_000, trajectories=32, randomise=randomise, written=3)
+        spread[randomise] = np.sqrt(np.mean(np.sum((found.trace - truth) ** 2, axis=2), axis=1))
+    assert spread[100][-1] < 0.3 * spread[100][-2]
+    assert spread[10**9][-1] > 0.8 * spread[10**9][-2] and spread[10**9][-1] > 5 * spread[100][-1]
+
+
 def test_the_older_rules_escape_and_are_biased():
     truth = direction(exact_bayes_point(X, Y).mean)
     for rule, least in (("rujan", 0.05), ("herbrich", 0.005)):

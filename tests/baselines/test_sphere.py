@@ -22,6 +22,18 @@ def test_the_three_points_are_those_of_the_thesis():
     np.testing.assert_allclose(solution.covariance, printed, atol=6e-4)
 
 
+def test_separators_of_the_three_points_range_from_0_to_135_degrees():
+    """Section 5.5: the Bayes point's boundary lies in the middle of all that separate."""
+
+    def angle(w):
+        return np.degrees(np.arctan2(w[..., 0], -w[..., 1])) % 180
+
+    draws = np.random.default_rng(0).normal(size=(500_000, 3))
+    angles = angle(draws[np.all(draws @ (X * Y[:, None]).T > 0, axis=1)])
+    assert 0 < angles.min() < 2 and 133 < angles.max() < 135
+    assert angle(exact_bayes_point(X, Y).mean) == pytest.approx(135 / 2, abs=2)
+
+
 def test_cones_that_fill_space():
     """Cells of four planes: probabilities add up to 1, first moments to 0, second ones to I."""
     normals = np.random.default_rng(0).normal(size=(4, 3))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from cavity.baselines import smallest_ball, svm
+from cavity.baselines import exact_bayes_point, smallest_ball, svm
 from cavity.kernels import RBF
 
 X = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
@@ -27,6 +27,17 @@ def test_the_three_points():
     w = X.T @ (normalised.alpha / normalised.scales)
     np.testing.assert_allclose(Y * (X @ w) / np.linalg.norm(X, axis=1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(np.sign(normalised.decide(X @ X.T)), Y)
+
+
+def test_two_points_have_a_bayes_point_other_than_the_svm():
+    """Without the topmost point both boundaries are vertical, at x = 0.41 and 0.5; normalised inputs make them one."""
+    truth = exact_bayes_point(X[:2], Y[:2]).mean
+    w = X[:2].T @ svm(X[:2] @ X[:2].T, Y[:2]).alpha
+    for own, edge in ((truth, np.sqrt(2) - 1), (w, 0.5)):
+        np.testing.assert_allclose([own[1], -own[2] / own[0]], [0.0, edge], atol=1e-6)
+    found = svm(X[:2] @ X[:2].T, Y[:2], normalise=True)
+    w = X[:2].T @ (found.alpha / found.scales)
+    np.testing.assert_allclose(w / np.linalg.norm(w), truth / np.linalg.norm(truth), atol=1e-6)
 
 
 def test_a_machine_without_bias_against_its_dual():

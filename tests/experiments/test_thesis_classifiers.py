@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.datasets import load_digits
 
 import cavity
+from cavity.baselines import svm
 from cavity.experiments.base import Config
 from cavity.experiments.thesis import (
     benchmark_sets,
@@ -17,7 +19,14 @@ from cavity.experiments.thesis import (
     sphere_view,
     split_contest,
 )
-from cavity.experiments.thesis.three_points import bayes_point, direct_methods, distance, points
+from cavity.experiments.thesis.three_points import (
+    balls,
+    bayes_point,
+    direct_methods,
+    distance,
+    points,
+    root_mean_square,
+)
 from cavity.factors import Step
 
 
@@ -29,6 +38,28 @@ def test_every_way_ends_where_its_fixed_point_is():
     assert errors["EP"] < errors["naive MF"] < errors["SVM, normalised"] < errors["SVM"]
     # A sweep over three points in three dimensions: 3 (2·9 + 4·3).
     assert found["EP"]["cost"][:2] == [90, 180]
+
+
+def test_with_copies_ep_is_still_cheaper_than_the_billiard():
+    """Chapter 6. With ten copies EP comes within 0.04 for a tenth of what a ball needs."""
+    data = points(10)
+    ep, play = direct_methods(data)["EP"], balls(data, "billiard inside", 3000, 32, seed=0)
+    errors = root_mean_square([play])
+    first = next(cost for cost, error in zip(ep["cost"], ep["error"], strict=True) if error < 0.04)
+    assert 5 * first < min(play["cost"][errors < 0.04])
+
+
+def test_an_svm_is_cheaper_than_ep_and_ep_than_the_billiard_on_digits():
+    """Figure 5-7 says EP is the fastest. Multiplications by the formulas of `three_points`, on a set of its size."""
+    digits = load_digits()
+    kept = np.flatnonzero(np.isin(digits.target, (3, 5)))
+    X = np.c_[np.where(digits.data[kept] >= 8, 1.0, 0.0), np.ones(len(kept))][:70]
+    y = np.where(digits.target[kept] == 3, 1.0, -1.0)[:70]
+    n, d = X.shape
+    solution = cavity.infer(cavity.models.latent_gaussian(y, Step(), X=X), cavity.EP(tol=1e-4))
+    ep = solution.sweeps * n * (2 * d**2 + 4 * d)
+    assert solution.converged
+    assert n**2 * d + 2 * n * svm(X @ X.T, y).iterations < ep < 2000 * (2 * n * d + 6 * d)
 
 
 def test_copies_leave_the_bayes_point_where_it_is():

@@ -14,6 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 import cavity as cv
 from cavity.posteriors.dense_algebra import KernelPrior, response
 from cavity.posteriors.dense_gaussian import DenseGaussian
+from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 GPY = json.loads((Path(__file__).parents[1] / "tables" / "gpy.json").read_text())
 
@@ -128,6 +129,45 @@ def test_every_schedule_has_the_same_fixed_point(schedule):
     assert one.converged and other.converged
     np.testing.assert_allclose(other.mean, one.mean, atol=1e-8)
     assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-8)
+
+
+def test_label_noise_adds_few_sweeps():
+    """Section 5.5 says no cost at all: a visit costs the same, and the three points take 6 sweeps in place of 4."""
+    X, y = THREE_POINTS
+    sweeps = [
+        cv.infer(cv.models.latent_gaussian(y=y, likelihood=cv.factors.Step(noise), X=X), cv.EP(tol=1e-4)).sweeps
+        for noise in (0.0, 0.1)
+    ]
+    assert sweeps == [4, 6]
+
+
+def test_sweeps_hardly_grow_with_the_number_of_points():
+    """Section 5.3 takes them as constant: sixteen times as many points need fewer than twice the sweeps."""
+    sweeps = {}
+    for n in (30, 480):
+        found = []
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            X = np.c_[rng.normal(size=(n, 4)), np.ones(n)]
+            problem = cv.models.latent_gaussian(y=np.sign(X @ rng.normal(size=5)), likelihood=cv.factors.Step(0.0), X=X)
+            found.append(cv.infer(problem, cv.EP(tol=1e-4)).sweeps)
+        sweeps[n] = np.mean(found)
+    assert sweeps[30] < sweeps[480] < 2 * sweeps[30]
+
+
+def test_a_window_of_weight_sites_costs_the_square_of_the_dimension():
+    """Section 5.3: O(d²) a point. Operations counted by the compiler, for one window opened and closed."""
+
+    def operations(d):
+        prior = WeightPrior(jnp.ones((32, d)), jnp.zeros(d), jnp.eye(d))
+        held = WeightGaussian()
+
+        def window(q):
+            return held.close(q, jnp.int32(0), held.open(prior, q, None, jnp.int32(0), jnp.arange(32)))
+
+        return jax.jit(window).lower(held.flat(prior)).compile().cost_analysis()["flops"]
+
+    assert operations(512) / operations(256) == pytest.approx(4.0, rel=0.15)
 
 
 def test_gaussian_likelihood_is_exact():

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from cavity.factors import Clutter, Probit, from_log_density
 from cavity.families import Beta, Categorical, Dirichlet, FullGaussian, Gaussian, Product
@@ -26,6 +27,17 @@ def test_probit_within_the_standard_error():
     assert abs(float(found.log_z - exact.log_z)) < 5 * float(info["error"])
     np.testing.assert_allclose(found.stats, exact.stats, atol=0.02)
     np.testing.assert_allclose(found.site, exact.site, atol=0.03)
+
+
+def test_ten_nodes_beat_thousands_of_draws():
+    """Chapter 2: in one dimension quadrature needs about ten values where sampling needs thousands."""
+    eta = Gaussian().from_mean(0.5, 2.0)
+    exact = float(Probit().tilted(Gaussian(), eta, -1.0, 1.0).log_z)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(10)
+    ten = np.log(weights @ ndtr(-(0.5 + np.sqrt(2.0) * nodes)) / weights.sum())
+    found, info = tilt(Importance(draws=4_000), Probit(), Gaussian(), eta, -1.0)
+    assert abs(ten - exact) < 1e-3 < float(info["error"])
+    assert abs(ten - exact) < 0.2 * abs(float(found.log_z) - exact)
 
 
 def test_vectors_in_more_dimensions_than_quadrature_takes():
