@@ -1,10 +1,13 @@
 """The arithmetic of the experiments on learned messages: EP's messages, splits, scores."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cavity.experiments.learned import experiment_2, figure_1
 from cavity.experiments.learned.default_operator import scrambled_labels
 from cavity.experiments.learned.logistic_messages import (
+    FAMILY,
     Labelled,
     P,
     Z,
@@ -17,6 +20,8 @@ from cavity.experiments.learned.logistic_messages import (
     split,
 )
 from cavity.families import Beta, Gaussian
+from cavity.learned.embedding_operator import Settings, fit, predictions
+from cavity.learned.targets import Target
 
 
 def test_messages_are_those_of_ep():
@@ -84,3 +89,16 @@ def test_rows_keep_the_shares_of_both_classes():
     assert np.all(np.isfinite(X))
     histogram = figure_1.histogram(np.array([[0.0, 0.0], [99.0, -99.0]]))
     assert histogram.sum() == 1.0 and np.count_nonzero(histogram) == 2
+
+
+def test_more_than_a_thousand_features_bring_little():
+    """Experiment 1 of the paper: no improvement worth the name beyond 1,000 outer features."""
+    train, test = (labelled(rows) for rows in split(0, collected(0, 10, 100, 10), 1000, 300))
+    target, error = Target(FAMILY, Z), {}
+    for count in (125, 1000, 2000):
+        settings = Settings(500, count, (0.5,), (1e-4,))
+        now = fit(jax.random.key(0), target, train.cavities, train.of(Z), settings)
+        found = predictions(now, target, jnp.asarray(test.cavities)).projected
+        error[count] = np.mean(log_kl(Z, test, np.asarray(found)))
+    assert error[125] - error[1000] > 0.5
+    assert abs(error[1000] - error[2000]) < 0.2
