@@ -104,6 +104,27 @@ def wave():
     return x, np.column_stack([np.sin(3 * x[:, 0]), x[:, 1]])
 
 
+def test_labels_that_drift_make_trees_into_chains():
+    """Jitkrittum et al., section 2.2: splitting leaves as labels come can cost O(N) a prediction, not O(log N)."""
+
+    def depth(tree, node=0):
+        pair = tree.children[node]
+        return 0 if pair[0] < 0 else 1 + max(depth(tree, child) for child in pair)
+
+    def deepest(count):
+        means = np.linspace(0, 50, count)
+        rows = np.column_stack([means, np.ones(count)])
+        whole = MessageForest(Target(Gaussian(), 0), rows, rows, trees=1)
+        growing = MessageForest(Target(Gaussian(), 0), rows[:LEAST], rows[:LEAST], trees=1)
+        for at in range(LEAST, count, 2 * LEAST):
+            growing.with_more(rows[at : at + 2 * LEAST], rows[at : at + 2 * LEAST])
+        return [depth(own.trees[0]) for own in (growing, whole)]
+
+    (short, balanced), (long, also_balanced) = deepest(11 * LEAST), deepest(41 * LEAST)
+    assert short > 1.5 * balanced and long > 3 * also_balanced
+    assert long > 2.5 * short and also_balanced < 2 * balanced
+
+
 def test_mondrian_predicts_and_returns_to_the_prior(wave):
     x, y = wave
     forest = MondrianForest(x, y, trees=16)

@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from cavity.factors import Logistic
+from cavity.factors import Logistic, Probit
 from cavity.families import Beta, Gaussian
 
 FAMILY = Gaussian()
@@ -49,6 +49,14 @@ def test_the_mirrored_label_mirrors_the_site(likelihoods):
     mirror, _, opposite = tilt(rows.a, rows.cavity * np.array([-1.0, 1.0]), -rows.y)
     np.testing.assert_array_equal(log_z, mirror)
     np.testing.assert_array_equal(site * np.array([-1.0, 1.0]), opposite)
+
+
+def test_slack_is_linear_and_a_probits_quadratic():
+    """Thesis 5.1: a label on the wrong side costs like x under the logistic function, like x² under Φ."""
+    x = np.array([20.0, 40.0])
+    linear, quadratic = (np.asarray(factor.log_density(x, -1.0)) for factor in (Logistic(), Probit()))
+    assert linear[1] / linear[0] == pytest.approx(2.0, rel=1e-6)
+    assert quadratic[1] / quadratic[0] == pytest.approx(4.0, rel=0.02)
 
 
 def test_both_labels_share_all_the_probability(likelihoods):

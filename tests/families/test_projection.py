@@ -79,6 +79,33 @@ def mixture_log_z(p):
     return lambda a: jnp.log(jnp.sum(p * a) / jnp.sum(a))
 
 
+def test_matching_moments_minimises_the_divergence():
+    """KL(p ‖ q) over all Gaussians q by a search, p the cavity times a bump on a grid; KL(q ‖ p) has another least."""
+    cavity = Gaussian().from_mean(0.2, 0.9)
+    x = np.linspace(-8, 8, 2001)
+    total = WIDTH[0, 0]
+    bumps = 0.3 + np.exp(-0.5 * (x - CENTRE[0]) ** 2 / total) / np.sqrt(2 * np.pi * total)
+    p = bumps * np.exp(-0.5 * (x - 0.2) ** 2 / 0.9)
+    p /= p.sum()
+    log_q = lambda m, s: -0.5 * ((x - m) / np.exp(s)) ** 2 - s  # noqa: E731
+
+    def reverse(at):
+        q = np.exp(log_q(*at))
+        q /= q.sum()
+        return q @ (np.log(np.maximum(q, 1e-300)) - np.log(p))
+
+    forward = optimize.minimize(lambda at: -p @ log_q(*at), [0.0, 0.0], method="BFGS", tol=1e-10).x
+    other = optimize.minimize(reverse, [0.0, 0.0], method="BFGS", tol=1e-8).x
+    mean = p @ x
+    log_z = lambda m, v: jnp.logaddexp(  # noqa: E731
+        jnp.log(0.3), -0.5 * ((CENTRE[0] - m) ** 2 / (v + total) + jnp.log(2 * jnp.pi * (v + total)))
+    )
+    matched = cavity + Gaussian().message(cavity, Gaussian().tilted_stats(log_z, cavity)[1])
+    np.testing.assert_allclose(forward, [mean, 0.5 * np.log(p @ (x - mean) ** 2)], atol=1e-6)
+    np.testing.assert_allclose(Gaussian().from_mean(forward[0], np.exp(2 * forward[1])), matched, rtol=1e-5)
+    assert np.abs(forward - other).max() > 0.005
+
+
 @pytest.mark.parametrize("components", [2, 3, 10])
 def test_dirichlet_statistics_of_a_mixture_weight(components):
     rng = np.random.default_rng(components)
