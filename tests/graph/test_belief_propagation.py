@@ -137,6 +137,15 @@ def test_new_evidence_does_not_compile(caplog):
     np.testing.assert_allclose(found.log_evidence, enumerated(graph.given({5: 0}))[0], rtol=1e-12)
 
 
+def test_strong_couplings_make_sweeps_circle():
+    """Four spins of which every two are told to differ: full steps never settle, half steps do (thesis 4.1)."""
+    edges = [(i, j) for i in range(4) for j in range(i)]
+    graph = spin_graph(edges, -np.ones(6), np.array([0.1, -0.05, 0.02, 0.08]))
+    circling, settled = cv.infer(graph, cv.EP()), cv.infer(graph, cv.EP(damping=0.5))
+    assert circling.status == "max_sweeps" and settled.converged
+    assert np.min(circling.residuals[50:]) > 1e-3
+
+
 def test_auto_finds_fixed_points_where_sweeps_circle():
     rng = np.random.default_rng(0)
     for _ in range(3):

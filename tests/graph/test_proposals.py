@@ -29,6 +29,9 @@ def test_what_is_proposed_for_a_grid():
     for group in groups:
         ends = [v for number in group for v in scopes[number]]
         assert all(ends.count(v) == 2 for v in ends)
+    # A loop of k edges sums over 2^k states for each of its k variables, a single edge over 4 for both of its two.
+    sums = sum(2 ** len(group) * len(group) for group in groups) + (24 - len(flat)) * 8
+    assert found["grouped loops"].cost >= sums > 1.5 * found["disconnected"].cost
     assert next(own.name for own in graph.propose()) == "exact"
     assert "times belief propagation's" in str(found["tree"]) and "cavity.exact" in str(found["exact"])
 

@@ -177,6 +177,16 @@ def test_a_relaxed_fixed_point_is_not_stationary():
     assert np.abs(averaged).max() > 0.1
 
 
+def test_nor_is_one_whose_relaxation_is_a_scaled_message():
+    """(18) of the separate appendix, ηᵢ = η τᵢ; where it acts, the dual has a slope in the sites."""
+    found = cv.infer(PROBLEM, cv.RelaxedEP(C, form="message", tol=1e-10))
+    assert found.status == "converged_relaxed" and np.all(found.strengths > 0.01)
+    nu, tau = found.sites.T
+    dual = relaxed_dual(PROBLEM, found.sites, found.strengths * tau, nu / tau, C)
+    assert np.abs(dual.gradient_relaxations).max() < 1e-6
+    assert np.abs(dual.gradient_sites).max() > 0.05
+
+
 def test_without_relaxation_it_is_the_energy_of_ep():
     """A penalty too dear to relax leaves EP's fixed point, stationary in the sites, where both energies agree."""
     solution = cv.infer(PROBLEM, cv.EP(tol=1e-11))

@@ -1,7 +1,9 @@
 """Bayesian linear regression: updates against the formulas written out, leaving one out against doing it."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from cavity.learned.regression import blank, fitted, leave_one_out, update
 
@@ -50,6 +52,17 @@ def test_leaving_one_out_is_what_it_says():
             errors.append((y[k] - x[k] @ w) ** 2)
         found = leave_one_out(jnp.asarray(x), jnp.asarray(y), jnp.array([ridge]))
         np.testing.assert_allclose(found[0], np.mean(errors, axis=0), rtol=1e-9)
+
+
+def test_an_update_costs_the_square_of_the_features():
+    """Section 3.3 of the paper; operations counted by the compiler, and the cube a new fit needs would be 8 times."""
+
+    def operations(size):
+        now = blank(size, 2)
+        given = jnp.ones((1, size)), jnp.ones((1, 2)), jnp.ones(1)
+        return jax.jit(update).lower(now, *given).compile().cost_analysis()["flops"]
+
+    assert operations(800) / operations(400) == pytest.approx(4.0, rel=0.1)
 
 
 def test_thousands_of_updates_stay_accurate():
