@@ -26,6 +26,14 @@ def test_plain_ep_fails_on_some_of_them():
     assert not all(cv.infer(problem, cv.EP()).converged for problem in HARD)
 
 
+def test_small_steps_are_slow_and_promise_nothing():
+    """Far more sweeps on the set that full steps solve; on the two they do not, half and tenth steps fail too."""
+    runs = {d: [cv.infer(problem, cv.EP(damping=d, max_sweeps=500)) for problem in HARD] for d in (1.0, 0.5, 0.1)}
+    assert all([run.converged for run in own] == [False, False, True] for own in runs.values())
+    full, half, tenth = (own[2].sweeps for own in runs.values())
+    assert half > 2 * full and tenth > 10 * full
+
+
 def energies(problem, power, steps):
     key = jax.random.key(0)
     sites = tuple(jnp.zeros((group.size, group.family.size)) for group in problem.groups)
