@@ -89,12 +89,14 @@ lock: setup
 
 # Full runs, resumed where they stopped; their tables and figures become pages of the documentation.
 reproductions: setup
-	@for name in $$($(BIN)/python -c 'from cavity.experiments import REGISTRY; print(*REGISTRY)'); do \
-		$(BIN)/cavity reproduce $$name --out $(BUILD)/reproductions/$$name || exit 1; \
-		cp $(BUILD)/reproductions/$$name/table.md docs/reproductions/$$name.md; \
-		cp $(BUILD)/reproductions/$$name/result.json docs/reproductions/$$name.json; \
-		cp $(BUILD)/reproductions/$$name/$$name.png docs/reproductions/; \
+	$(BIN)/cavity reproduce --all --out $(BUILD)/reproductions
+	@for folder in $(BUILD)/reproductions/*/; do \
+		name=$$(basename $$folder); \
+		cp $$folder/table.md docs/reproductions/$$name.md; \
+		cp $$folder/result.json docs/reproductions/$$name.json; \
+		cp $$folder/$$name.png docs/reproductions/; \
 	done
+	$(BIN)/cavity reproduce record --out docs/reproductions
 
 bench: setup
 	@test -d benchmarks || { echo "There is no benchmarks/ folder in this tree."; exit 1; }

@@ -30,6 +30,11 @@ def test_every_place_of_the_documents_has_a_row():
     assert {document.stem: [claim.place for claim in document.claims] for document in DOCUMENTS} == places
 
 
+def test_every_file_of_claims_is_read():
+    files = (ROOT / "src" / "cavity" / "experiments" / "claims").glob("*.toml")
+    assert {file.stem for file in files} == {document.stem for document in DOCUMENTS}
+
+
 def test_every_experiment_stands_in_the_record():
     used = {claim.experiment for _, claim in CLAIMS}
     assert set(REGISTRY) <= used
@@ -63,7 +68,13 @@ def test_the_page_is_the_one_the_results_make():
 
 RESULT = {
     "experiment": "toy",
-    "numbers": {"error": 0.01234, "by n": {"0.5": [1.0, 2.5]}, "nothing": None, "count": 12345},
+    "numbers": {
+        "error": 0.01234,
+        "by n": {"0.5": [1.0, 2.5]},
+        "nothing": None,
+        "count": 12345,
+        "of": {"x: y": {"z": 1.5}},
+    },
     "verdict": "holds in part",
     "sentence": "It is so.",
     "parts": {"first": True, "second": False, "third": True},
@@ -99,6 +110,7 @@ def test_a_part_that_does_not_exist_is_a_mistake():
         ("{by n.0.5.1}", "2.5"),
         ("{nothing:.2f}", "—"),
         ("{count}", "12\u2009345"),
+        ("{of[x: y].z:.2f}", "1.50"),
         ("", "It is so."),
     ],
 )

@@ -10,7 +10,7 @@ import json
 import string
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from cavity.experiments.base import VERDICTS, grade
 from cavity.reports import Table, markdown
 from cavity.reports.tables import cell
 
+#: the files of claims, in the order of the page
+STEMS = ("thesis", "lecture-notes", "relaxed-ep", "relaxed-ep-appendix", "kjit", "ours")
 #: what a claim rests on; exactly one of them
 GROUNDS = ("experiment", "test", "illustration", "left_out")
 LEFT_OUT = "left out"
@@ -70,10 +72,9 @@ class Document:
 
 
 def documents() -> list[Document]:
-    """All documents whose claims are kept."""
+    """All documents, and what we claim ourselves."""
     folder = resources.files("cavity.experiments") / "claims"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return [read_document(file.name.removesuffix(".toml"), file.read_text(encoding="utf-8")) for file in files]
+    return [read_document(stem, (folder / f"{stem}.toml").read_text(encoding="utf-8")) for stem in STEMS]
 
 
 def read_document(stem: str, text: str) -> Document:
@@ -93,22 +94,31 @@ def results_in(folder: Path) -> dict[str, dict[str, Any]]:
     return {result["experiment"]: result for result in found if isinstance(result, dict) and "experiment" in result}
 
 
+def starts(words: list[str]) -> Iterator[list[str]]:
+    """The words, and what they begin with, the longest first."""
+    return (words[:size] for size in range(len(words), 0, -1))
+
+
 class Numbers(string.Formatter):
-    """`{some.number:.2g}` from nested numbers. A key may hold dots itself: the longest that fits is taken."""
+    """`{some.number:.2g}` from nested numbers. A key may hold dots itself: the longest that fits is taken.
+
+    A key with a colon stands in brackets, `{some[key: one].number}`, where it does not begin a format.
+    """
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, str]:
         value: Any = kwargs
-        rest = field_name
+        rest = field_name.replace("[", ".").replace("]", "")
         while rest:
             words = rest.split(".")
-            keys = [".".join(words[:size]) for size in range(len(words), 0, -1)]
-            if isinstance(value, Sequence) and not isinstance(value, str):
-                key, value = words[0], value[int(words[0])]
-            else:
-                key = next((key for key in keys if isinstance(value, Mapping) and key in value), None)
-                if key is None:
+            if isinstance(value, Mapping):
+                fitting = (key for key in map(".".join, starts(words)) if key in value)
+                if (key := next(fitting, None)) is None:
                     raise KeyError(field_name)
                 value = value[key]
+            elif isinstance(value, list):
+                key, value = words[0], value[int(words[0])]
+            else:
+                raise KeyError(field_name)
             rest = rest[len(key) + 1 :]
         return value, field_name
 

@@ -8,7 +8,7 @@ An experiment that cannot be run (its data are not to be had, say) does not stop
 
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -61,13 +61,13 @@ def run_series(names: Sequence[str], config: Config, folder: Path, console: Cons
     return ended
 
 
-def in_turn(names: Sequence[str], config: Config, folder: Path) -> Iterator[Ended]:
+def in_turn(names: Sequence[str], config: Config, folder: Path) -> Generator[Ended]:
     """One at a time, in this process."""
     for name in names:
         yield run_one(name, config, folder)
 
 
-def side_by_side(names: Sequence[str], config: Config, folder: Path, processes: int) -> Iterator[Ended]:
+def side_by_side(names: Sequence[str], config: Config, folder: Path, processes: int) -> Generator[Ended]:
     """A few at a time, in fresh processes: a forked one would inherit the threads of the compiler."""
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
     try:

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 
-def device() -> jax.Device:
+def device() -> Any:
     """The device on which new arrays are made: JAX's default, or that of `jax.default_device`."""
     (found,) = jnp.zeros(()).devices()
     return found

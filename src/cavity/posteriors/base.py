@@ -85,11 +85,11 @@ class Posterior(ABC):
         return window
 
     @abstractmethod
-    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
+    def local(self, window: Window, scope: Any, place: Any) -> jax.Array:
         """`marginals` inside a window, of the sites at `place` in it, or of all of them where that is None."""
 
     @abstractmethod
-    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window:
+    def absorb(self, window: Window, scope: Any, place: Any, change: jax.Array) -> Window:
         """The window times the weighted changes (one row a site) of the sites at `place`.
 
         Where that is None all sites of the window change at once, and nothing but `close` is done with it any more.

@@ -106,7 +106,8 @@ class DenseGaussian(Posterior):
         return windows.opened(mean, own, found)
 
     def close(self, passed: Any, number: jax.Array, window: Window | Absorbed) -> Any:
-        if isinstance(passed, Window) and isinstance(window, Window):
+        if isinstance(passed, Window):
+            assert isinstance(window, Window)
             return windows.close_inside(passed, number * window.mean.size, window)
         width = window.moves.size
         if isinstance(window, Absorbed):

@@ -1,0 +1,41 @@
+"""Too large a problem is refused with its size, the limit and what would fit, before anything is allocated."""
+
+import numpy as np
+import pytest
+
+import cavity as cv
+from cavity.numerics import devices
+
+
+def test_what_fits_is_not_refused():
+    devices.check_room("It", 10, lambda n: 8.0 * n, "Take less.")
+    assert devices.room() > 1e8
+
+
+def test_a_refusal_says_what_would_fit(monkeypatch):
+    monkeypatch.setattr(devices, "room", lambda: 8 * 1000**2)
+    with pytest.raises(
+        ValueError, match=r"It of 2,000 takes about 0\.032 GB, and .* has 0\.008 GB; 1,000 would fit\. Less"
+    ):
+        devices.check_room("It", 2000, lambda n: 8.0 * n**2, "Less.")
+
+
+def test_without_a_known_limit_nothing_is_refused(monkeypatch):
+    monkeypatch.setattr(devices, "room", lambda: None)
+    devices.check_room("It", 10**9, lambda n: 8.0 * n**2, "Less.")
+
+
+def test_a_kernel_matrix_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr(devices, "room", lambda: 10**6)
+
+    def kernel(*args):
+        raise AssertionError("the kernel was evaluated")
+
+    monkeypatch.setattr(cv.kernels.RBF, "__call__", kernel)
+    X, y = np.random.default_rng(0).normal(size=(500, 2)), np.ones(500)
+    for refused in (
+        lambda: cv.models.latent_gaussian(y, cv.factors.Probit(), X=X, kernel=cv.kernels.RBF()),
+        lambda: cv.GPClassifier(kernel=cv.kernels.RBF(), optimize=False).fit(X, np.sign(X[:, 0])),
+    ):
+        with pytest.raises(ValueError, match=r"The kernel form of .* would fit\. Beyond, take inducing points"):
+            refused()
