@@ -32,7 +32,7 @@ from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 ROUNDING = 1e-12
 
 #: arrays of n × n numbers that a run of the kernel form holds at a time
-SQUARES = 7.0
+SQUARES = 6.6
 
 #: from so many latents on an accelerator visits them in blocks
 MANY_LATENTS = 256
@@ -112,7 +112,7 @@ def latent_gaussian(
 def kernel_schedule(n: int) -> Schedule:
     """One site after another; on an accelerator sixteen blocks or so, where steps that small would cost most.
 
-    A block is a part small enough for its sites to be visited together: as many sweeps are needed as one by one.
+    The sites of a block are visited together, from the same q; they are few enough that it takes hardly more sweeps.
     """
     width = window_sizes(n)[0]
     return Blocks(width if width % 2 else width // 2) if is_accelerator() and n >= MANY_LATENTS else InOrder()
