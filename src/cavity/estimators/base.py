@@ -20,6 +20,7 @@ from cavity.families.gaussian import Gaussian
 from cavity.inference.status import FIXED_POINTS, Status
 from cavity.models.machines.padding import bucket, padded
 from cavity.models.merging import Merged
+from cavity.numerics.checks import LARGEST
 from cavity.numerics.precision import float64
 
 #: from good to bad; what a set of machines reports is the worst of theirs.
@@ -37,8 +38,6 @@ SEVERITY = (
 )
 #: rows predicted at a time.
 CHUNK = 8192
-#: numbers beyond this are refused: sums of their squares, and these times a kernel's variance, would overflow.
-LARGEST = 1e100
 #: what needs no warning: a fixed point, or a method that seeks none.
 AS_PROMISED = (*FIXED_POINTS, Status.SINGLE_PASS)
 

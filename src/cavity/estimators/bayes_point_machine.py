@@ -11,9 +11,10 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cavity.estimators.base import LARGEST, check_size
+from cavity.estimators.base import check_size
 from cavity.estimators.choices import binary_likelihood, plain
-from cavity.estimators.one_versus_rest import Labelled, OneVersusRest, class_codes, machine_names
+from cavity.estimators.fit_stream import FitsStreams
+from cavity.estimators.one_versus_rest import Labelled, class_codes, machine_names
 from cavity.estimators.progress import listeners
 from cavity.estimators.streaming import Seen, stream_classes
 from cavity.estimators.weights import class_weights, sample_weights
@@ -23,12 +24,13 @@ from cavity.kernels import Linear
 from cavity.models.machines import KernelMachine, absorb_rows, fit_kernel_machine, fit_linear_machine, refine
 from cavity.models.merging import Merged
 from cavity.numerics import checks
+from cavity.numerics.checks import LARGEST
 
 #: numbers a table of features may hold, 2 GiB of them.
 MOST_NUMBERS = 2**28
 
 
-class BayesPointMachine(OneVersusRest):
+class BayesPointMachine(FitsStreams):
     """label = sign(wᵀφ(x)) with w ~ N(0, prior_variance I), each label wrong with probability ε.
 
     q(w) is a Gaussian; its mean is the Bayes point. With more features than rows the same posterior is computed over
@@ -105,7 +107,7 @@ class BayesPointMachine(OneVersusRest):
         if X.shape[0] * columns > MOST_NUMBERS:
             raise ValueError(
                 f"X has {X.shape[0]} rows, which with {columns} features each are a table of more than "
-                f"{MOST_NUMBERS} numbers; hand the rows to partial_fit in parts, or use fewer features."
+                f"{MOST_NUMBERS} numbers; hand the rows to fit_stream, or use fewer features."
             )
         rows: Any = X.toarray() if sparse.issparse(X) else X
         with np.errstate(over="ignore"):
@@ -161,11 +163,7 @@ class BayesPointMachine(OneVersusRest):
         first = not hasattr(self, "machines_")
         if first and classes is None:
             raise ValueError("classes must name all labels in the first call of partial_fit.")
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"class_weight={self.class_weight!r} is counted on all rows, which partial_fit does not see at once; "
-                "give a dictionary of weights."
-            )
+        self._refuse_balanced("partial_fit")
         X, y = validate_data(self, X, y, reset=first, **self._input_checks())
         known_classes = stream_classes(classes, None if first else self.classes_)
         rows = self._labelled(known_classes, X, y, sample_weight)
@@ -204,7 +202,9 @@ class BayesPointMachine(OneVersusRest):
         check_is_fitted(self)
         self._check_linear("refine")
         if not hasattr(self, "_seen"):
-            raise ValueError("refine needs what each row said, which is not kept in files: fit again.")
+            raise ValueError(
+                "refine needs what each row said, which is not kept in files, nor after fit_stream: fit again."
+            )
         X, y = validate_data(self, X, y, reset=False, **self._input_checks())
         rows, names = self._labelled(self.classes_, X, y, sample_weight), machine_names(self.classes_)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from cavity.inference.solution import Solution
 from cavity.models.machines.search import Evaluation
+from cavity.models.streams import Told
 
 
 class Lines:
@@ -34,6 +35,12 @@ class Lines:
             f"{self.name}: sweep {int(solution.sweeps)}, mismatch {float(solution.mismatch):.1e}, "
             f"log evidence {float(solution.log_evidence):.6g}"
         )
+
+    def stream(self, told: Told) -> None:
+        """How far a pass over a stream is."""
+        stage = f"sweep {told.sweep}" if told.stage == "sweep" else f"measurement after sweep {told.sweep}"
+        rows = f"{told.rows} rows" if told.ended or told.total is None else f"{told.rows} of {told.total} rows"
+        self.tell(f"{self.name}: {stage}, {rows}, {told.speed:.2g} rows a second, mismatch {told.mismatch:.1e}")
 
 
 def lines(verbose: Any, name: str) -> Lines | None:

@@ -19,6 +19,7 @@ from cavity.inference.status import CODES, Status
 from cavity.inference.teaching import learns, taught, up_to_date
 from cavity.numerics.precision import to_numpy
 from cavity.numerics.threads import one_blas_thread
+from cavity.posteriors.base import Posterior
 
 #: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
 CHUNK_SECONDS = 2.5
@@ -120,7 +121,7 @@ def close(
     if unfinished is Status.RUNNING:
         code = jnp.asarray(CODES.index(Status.RUNNING))
     else:
-        code = status_code(problem, method, state, report, unfinished)
+        code = status_code(problem.posterior, method, state.q, report, unfinished)
     evaluations = [
         tilts * method.projection.tilts * group.moments.evaluations(group.family)
         for tilts, group in zip(state.counts.tilts, problem.groups, strict=True)
@@ -147,12 +148,12 @@ def close(
     )
 
 
-def status_code(problem: Problem, method: Method, state: State, report: Report, unfinished: Status) -> jax.Array:
-    """The status as a number, from what was measured at the final state; the first that applies."""
+def status_code(posterior: Posterior, method: Method, q: Any, report: Report, unfinished: Status) -> jax.Array:
+    """The status as a number, from what was measured at the final q; the first that applies."""
     within = report.largest <= method.tol
     compromise = jnp.any(jnp.concatenate(report.given_up))
     cases = [
-        (~problem.posterior.is_known(state.q), Status.IMPROPER_POSTERIOR),
+        (~posterior.is_known(q), Status.IMPROPER_POSTERIOR),
         (within & compromise, Status(f"converged_{method.projection.compromise}")),
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),

@@ -49,7 +49,7 @@ SENTENCES = {
     ),
     Status.IMPROPER_POSTERIOR: "The approximation cannot be normalised; its numbers mean nothing.",
     Status.TIME_BUDGET: "The time budget was used up before the moments agreed; the result is not a fixed point.",
-    Status.INTERRUPTED: "The run was interrupted; this is the state after the last complete sweep.",
+    Status.INTERRUPTED: "The run was interrupted; this is the last complete state.",
     Status.RUNNING: "The run goes on; this is the state after the sweep just done.",
 }
 CODES = tuple(Status)

@@ -10,6 +10,9 @@ import numpy as np
 
 from cavity.numerics.precision import is_far, is_traced
 
+#: numbers beyond this are refused: sums of their squares, and these times a kernel's variance, would overflow.
+LARGEST = 1e100
+
 
 def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
     """A float64 array with one of the given numbers of dimensions, not empty, all finite."""

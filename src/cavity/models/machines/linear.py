@@ -167,20 +167,24 @@ class Rows:
     left_out: np.ndarray
 
     @classmethod
-    def of(cls, X: Any, y: Any, copies: Any, exponents: Any, factor: Factor) -> "Rows":
+    def of(cls, X: Any, y: Any, copies: Any, exponents: Any, factor: Factor, size: int | None = None) -> "Rows":
+        """size: the number of rows after padding; None for a bucket."""
         X = np.asarray(X, float)
-        (n, d), size = X.shape, bucket(len(X))
+        (n, d), size = X.shape, bucket(len(X)) if size is None else size
         copies = np.ones(n) if copies is None else np.asarray(copies, float)
         empty = ~X.any(axis=1)
-        some = X[np.argmin(empty)] if not empty.all() else np.ones(d)
-        filled = np.pad(np.where(empty[:, None], some, X), ((0, 0), (0, feature_bucket(d) - d)))
+        filled = np.zeros((size, feature_bucket(d)))
+        filled[:n, :d] = X
+        if empty.any():
+            filled[:n][empty, :d] = X[np.argmin(empty)] if not empty.all() else 1.0
+        filled[n:] = filled[0]
         term = factor if exponents is None else Tempered(factor)
         data = padded(y if exponents is None else (y, exponents), size)
-        return cls(padded(filled, size), d, data, term, np.where(empty, 0.0, copies), np.where(empty, copies, 0.0))
+        return cls(filled, d, data, term, np.where(empty, 0.0, copies), np.where(empty, copies, 0.0))
 
-    def problem(self, term: Factor, shift: np.ndarray, precision: np.ndarray) -> Problem:
-        """These rows under a Gaussian prior of the weights."""
-        group = SiteGroup(
+    def group(self, term: Factor) -> SiteGroup:
+        """The sites of these rows."""
+        return SiteGroup(
             as_numbers(term),
             self.data,
             Gaussian(),
@@ -188,6 +192,10 @@ class Rows:
             multiplicity=padded_with_zeros(self.held, len(self.X)),
             at_most_one=bool((self.held <= 1).all()),
         )
+
+    def problem(self, term: Factor, shift: np.ndarray, precision: np.ndarray) -> Problem:
+        """These rows under a Gaussian prior of the weights."""
+        group = self.group(term)
         wide = np.eye(self.X.shape[1])
         wide[: self.d, : self.d] = precision
         prior = WeightPrior(jnp.asarray(self.X), jnp.asarray(padded_with_zeros(shift, len(wide))), jnp.asarray(wide))

@@ -22,7 +22,8 @@ class Account:
 
     method: the method that answered, in words.
     sites: natural parameters (nu, tau) of one copy of every row's site. loo_log_predictive: log p(yᵢ | the others).
-    history: the points of the evidence search, in the order they were tried.
+    history: the points of the evidence search, in the order they were tried; of a stream its passes, with the rows each
+        has read and from where it was resumed.
     """
 
     status: Status

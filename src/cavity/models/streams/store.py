@@ -1,0 +1,95 @@
+"""Where the sites of a stream are kept: three numbers a row and machine, (ν, τ, log s), in memory or in two files.
+
+A sweep reads what the sweep before left and writes its own. With files it never writes into what it reads: whatever
+has been written since the last checkpoint, the file that the checkpoint goes on from is whole.
+"""
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import numpy as np
+
+from cavity.storage import StorageError
+
+#: numbers kept of a site
+NUMBERS = 3
+
+
+class Store(Protocol):
+    """Sites by portion; `sweep` is the number of the sweep that reads or writes, counted from 0."""
+
+    def read(self, sweep: int, number: int, rows: int) -> np.ndarray:
+        """What the sweep before left of a portion, (rows, machines, 3); zeros, the flat site, for the first."""
+        ...
+
+    def write(self, sweep: int, number: int, sites: np.ndarray) -> None:
+        """What this sweep leaves of a portion."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when what was written would survive the end of the process and of the machine."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is read or written any more."""
+        ...
+
+
+class InMemory:
+    """One array a portion, replaced by every sweep."""
+
+    def __init__(self, machines: int) -> None:
+        self.machines = machines
+        self.parts: list[np.ndarray] = []
+
+    def read(self, sweep: int, number: int, rows: int) -> np.ndarray:
+        return self.parts[number] if sweep else np.zeros((rows, self.machines, NUMBERS))
+
+    def write(self, sweep: int, number: int, sites: np.ndarray) -> None:
+        self.parts[number : number + 1] = [sites]
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class InFiles:
+    """Two files beside a checkpoint, written in turns; plain reads and writes, which take no memory of the process."""
+
+    def __init__(self, checkpoint: Path, machines: int, portion: int) -> None:
+        self.machines, self.portion = machines, portion
+        self.paths = [checkpoint.with_name(f"{checkpoint.name}.sites{number}") for number in range(2)]
+        self.files: list[BinaryIO] = []
+        for path in self.paths:
+            try:
+                self.files.append(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b"))
+            except OSError as error:
+                raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+    def read(self, sweep: int, number: int, rows: int) -> np.ndarray:
+        shape = (rows, self.machines, NUMBERS)
+        if not sweep:
+            return np.zeros(shape)
+        file = self.files[sweep % 2]
+        file.seek(8 * number * self.portion * self.machines * NUMBERS)
+        data = file.read(8 * rows * self.machines * NUMBERS)
+        if len(data) < 8 * rows * self.machines * NUMBERS:
+            raise StorageError(f"{self.paths[sweep % 2]} is damaged: it ends before the sites of portion {number}.")
+        return np.frombuffer(data, "<f8").reshape(shape)
+
+    def write(self, sweep: int, number: int, sites: np.ndarray) -> None:
+        file = self.files[(sweep + 1) % 2]
+        file.seek(8 * number * self.portion * self.machines * NUMBERS)
+        file.write(np.ascontiguousarray(sites, "<f8").tobytes())
+
+    def sync(self) -> None:
+        for file in self.files:
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
