@@ -5,6 +5,8 @@ from cavity.experiments.learned.default_operator import POINTS
 from cavity.learned.embedding_operator import Settings
 
 KJIT = "features, Gaussian kernel on joint embeddings (KJIT)"
+#: the same kernel without random features
+CHOLESKY = "Cholesky, Gaussian kernel on joint embeddings"
 FOREST_NAMES = ("Breiman's random forest", "extremely randomised trees", "forest of Eslami et al.")
 OTHER_KERNELS = (
     "features, mean-variance kernel",
@@ -19,7 +21,7 @@ ROWS: dict[str, own.Learner] = {
     OTHER_KERNELS[3]: own.by_features(own.product_of_products, (22, 32)),
     KJIT: own.kernel_operator(),
     "Cholesky, sum of Gaussian kernels on embeddings": own.by_incomplete_cholesky(own.sum_on_embeddings),
-    "Cholesky, Gaussian kernel on joint embeddings": own.by_incomplete_cholesky(own.on_embeddings),
+    CHOLESKY: own.by_incomplete_cholesky(own.on_embeddings),
     FOREST_NAMES[0]: own.standard_forest("breiman"),
     FOREST_NAMES[1]: own.standard_forest("extremely randomised"),
     FOREST_NAMES[2]: own.polynomial_forest,

@@ -139,11 +139,12 @@ def summarise(results: Results, config: Config) -> Outcome:
         "plain EP fails on most": share(plain) < 0.5,
         "Restricted EP converges (on 95 %)": share(restricted) >= 0.95,
         "it captures a single mode on most": numbers["modes within 2 sd of Restricted EP"]["1"] > 0.5,
-        "Laplace and VB are worse than it on most, mean and evidence": all(
-            part > 0.5 for each in better.values() for part in each.values()
-        ),
+        **{
+            f"Laplace and VB are worse than it on most, {kind}": all(each[kind] > 0.5 for each in better.values())
+            for kind in ("mean", "evidence")
+        },
         "the mean's error grows with the iterations for all three on most": all(part > 0.5 for part in grows.values()),
-        "sampling beats all three for the mean on most": all(part > 0.5 for part in sampling.values()),
+        **{f"{name} beats all three for the mean on most": part > 0.5 for name, part in sampling.items()},
     }
     rows = [
         (

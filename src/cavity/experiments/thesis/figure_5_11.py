@@ -24,7 +24,7 @@ FITTED_FROM = 500
 def sizes(config: Config) -> list[int]:
     """Numbers of points."""
     full = [50, 100, 200, 350, 500, 700, 1000, 1400, 2000, 2800, 4000]
-    return {"full": full, "quick": full[:5], "tiny": [30, 60]}[config.size]
+    return {"full": full, "quick": full[:3], "tiny": [30, 60]}[config.size]
 
 
 def units(config: Config) -> list[Unit]:

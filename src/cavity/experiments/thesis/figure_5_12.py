@@ -111,11 +111,8 @@ def summarise(results: Results, config: Config) -> Outcome:
             best["margin"] < quadratic["margin"]
         )
         > 0.5,
-        "the evidence takes a wider Gaussian than the margin, and the margin a wider one than the span": sigma[
-            "evidence"
-        ]
-        > sigma["margin"]
-        > sigma["span"],
+        "the evidence takes a wider Gaussian than the margin": sigma["evidence"] > sigma["margin"],
+        "the margin takes a wider Gaussian than the span": sigma["margin"] > sigma["span"],
         "the evidence's choice among the Gaussians is closest to the circle": rows[0][4] <= min(rows[1][4], rows[2][4]),
     }
     table = Table(

@@ -39,11 +39,11 @@ SWEEPS = 500
 
 def units(config: Config) -> list[Unit]:
     """One for each graph and form; all forms of a graph see the same couplings and fields."""
-    tiny = config.size == "tiny"
-    kinds, shown = (KINDS[:1], ("BP", "tree")) if tiny else (KINDS, tuple(COLOURS))
+    kinds = KINDS[: config.pick(len(KINDS), 2, 1)]
+    shown = ("BP", "tree") if config.size == "tiny" else tuple(COLOURS)
     return [
         make_unit(
-            config, 420 + 10 * place + copy, f"{kind}/{copy}/{form}", kind=kind, form=form, count=config.pick(6, 2, 1)
+            config, 420 + 10 * place + copy, f"{kind}/{copy}/{form}", kind=kind, form=form, count=config.pick(6, 1, 1)
         )
         for place, kind in enumerate(kinds)
         for copy in range(config.pick(2, 1, 1))

@@ -39,7 +39,7 @@ def units(config: Config) -> list[Unit]:
     sides, couplings = (SIDES, COUPLINGS) if config.size == "full" else ((3,), COUPLINGS[1:])
     couplings = COUPLINGS[2:] if config.size == "tiny" else couplings
     return [
-        make_unit(config, 450 + 3 * side + place, f"{side}×{side}, {s:g}", side=side, s=s, count=config.pick(25, 5, 2))
+        make_unit(config, 450 + 3 * side + place, f"{side}×{side}, {s:g}", side=side, s=s, count=config.pick(25, 2, 2))
         for side in sides
         for place, s in enumerate(couplings)
     ]
