@@ -150,12 +150,7 @@ def leave_one_out(machine: Any, merged: Merged, X: np.ndarray, y: np.ndarray) ->
     if merged.exponents is None:
         values = np.asarray(machine.loo_log_predictive)
     else:
-        latent = machine.account  # of a linear machine, `mean` is that of the weights
-        fixed = latent.variance <= 0  # a latent that is 0 whatever is observed
-        spread = np.where(fixed, np.finfo(float).tiny, latent.variance)
-        marginals = np.stack([latent.mean, np.ones_like(latent.mean)], axis=1) / spread[:, None]
-        sites = np.where(fixed[:, None], 0.0, machine.sites)
-        values = log_predictive(plain(machine.factor), marginals - sites, merged.y)
+        values = log_predictive(plain(machine.factor), machine.cavities(), merged.y)
     result = values[merged.site]
     left_out = merged.site < 0
     if left_out.any():

@@ -2,6 +2,7 @@
 
 from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor, static
 from cavity.factors.bernoulli import Bernoulli
+from cavity.factors.blurred import Blurred
 from cavity.factors.choice import Choice
 from cavity.factors.clutter import Clutter
 from cavity.factors.custom import from_log_density, from_log_z
@@ -26,6 +27,7 @@ from cavity.factors.truncation import Truncation
 
 __all__ = [
     "Bernoulli",
+    "Blurred",
     "Choice",
     "Clutter",
     "Equality",

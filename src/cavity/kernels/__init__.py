@@ -4,24 +4,33 @@ kernel = 2.0 * RBF(length_scale=[1.0, 3.0]) + Linear(0.5)
 K = kernel(X)                # (n, n)
 kernel.names                 # what theta, the vector of logarithms, holds
 kernel.pullback(X, G)        # gradient in theta
+
+A basis (`InducingInputs`, `RandomFeatures`) carries a process by a few functions, for many rows.
 """
 
 from cavity.kernels.base import Kernel
+from cavity.kernels.basis import Basis, Spanned
 from cavity.kernels.composite import Product, Sum
 from cavity.kernels.constant import Constant, White
 from cavity.kernels.dot_product import Linear, Polynomial
+from cavity.kernels.inducing import InducingInputs
+from cavity.kernels.random_features import RandomFeatures
 from cavity.kernels.specs import from_spec
 from cavity.kernels.stationary import RBF, Matern
 from cavity.kernels.structure import kernel, limits, static
 
 __all__ = [
     "RBF",
+    "Basis",
     "Constant",
+    "InducingInputs",
     "Kernel",
     "Linear",
     "Matern",
     "Polynomial",
     "Product",
+    "RandomFeatures",
+    "Spanned",
     "Sum",
     "White",
     "from_spec",

@@ -1,9 +1,11 @@
 """Latent Gaussian models: yᵢ depends on one latent fᵢ each, and the latents are jointly Gaussian (thesis 5.1–5.4).
 
 Either f = X w with w ~ N(0, prior_variance I), held as a Gaussian over the weights (5.3), or f ~ N(0, K) with a kernel
-matrix K, held as a Gaussian over the latents (5.4). The two agree where K = prior_variance X Xᵀ.
+matrix K, held as a Gaussian over the latents (5.4). The two agree where K = prior_variance X Xᵀ. For many rows a basis
+may carry the process: it is then held as a Gaussian over the basis's weights, like a linear model.
 """
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -11,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
+from cavity.factors.blurred import Blurred
 from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
-from cavity.kernels import Kernel
-from cavity.models.prediction import FromKernel, FromKernelMatrix, FromWeights
+from cavity.kernels import Basis, Kernel
+from cavity.models.prediction import FromBasis, FromKernel, FromKernelMatrix, FromWeights
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature
@@ -49,6 +52,7 @@ def latent_gaussian(
     kernel_matrix: Any = None,
     X: Any = None,
     kernel: Any = None,
+    basis: Basis | None = None,
     prior_variance: Any = None,
     multiplicity: Any = None,
     moments: Moments | None = None,
@@ -62,6 +66,9 @@ def latent_gaussian(
         kernel_matrix: (n, n), symmetric, positive semi-definite.
         X: (n, d). Alone: a linear model without bias; `mean` and `covariance` are then those of the weights.
         kernel: with X: a covariance function such as `cavity.kernels.RBF()`.
+        basis: with X and kernel: `cavity.kernels.InducingInputs(Z)` or `RandomFeatures.draw(...)`, which carry the
+            process at a cost of O(n m²) a sweep; `mean` and `covariance` are then those of its weights. EP with
+            inducing inputs is FITC; `PowerEP(p)` for p → 0 the variational approximation.
         prior_variance: of the weights: a number, one a feature, or a covariance matrix; 1 by default.
         multiplicity: how many equal observations each row stands for; one each by default.
         moments: how tilted distributions are integrated; by default the likelihood's own way, else `Quadrature()`.
@@ -97,9 +104,13 @@ def latent_gaussian(
                 f"kernel must be a kernel of cavity.kernels; found {type(kernel).__name__}. The values of any other "
                 "covariance function can be given as kernel_matrix."
             )
+        if basis is not None:
+            return spanned_problem(group, rows, kernel, basis)
         check_kernel_room(n)
         prior = KernelPrior(covariance_matrix(kernel(rows), n, name="kernel(X)"))
         return Problem(prior, (group,), DenseGaussian(), FromKernel(kernel, rows), kernel_schedule(n))
+    if basis is not None:
+        raise ValueError("basis carries a process with a kernel: give X, kernel and basis.")
     if not is_traced(rows) and (empty := ~np.asarray(rows).any(axis=1)).any():
         raise ValueError(
             f"X must not have rows of zeros only, where wᵀx is 0 whatever w; found row {int(empty.argmax())}."
@@ -121,6 +132,42 @@ def kernel_schedule(n: int) -> Schedule:
 def check_kernel_room(n: int) -> None:
     """Refuse a kernel matrix that leaves no room for the run."""
     check_room("The kernel form", n, lambda n: 8.0 * SQUARES * n**2, "Beyond, take inducing points or random features.")
+
+
+def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> Problem:
+    """The group on latents that a basis carries."""
+    if not isinstance(basis, Basis):
+        raise TypeError(
+            f"basis must be one of cavity.kernels, such as InducingInputs(Z); found {type(basis).__name__}."
+        )
+    if not isinstance(group.moments, ClosedForm):
+        raise TypeError(
+            f"basis needs a likelihood that is integrated in closed form; {type(group.factor).__name__} has "
+            f"{type(group.moments).__name__}."
+        )
+    spanned = basis(kernel, rows)
+    if not is_traced(spanned):
+        check_finite_rows("kernel(X)", spanned.rows)
+        if (flat := ~np.asarray(spanned.rows).any(axis=1)).any():
+            where = f"found 0 at {int(flat.argmax())}"
+            raise ValueError(
+                f"kernel(X) must have a positive diagonal, a latent of no variance observes nothing; {where}."
+            )
+    group = dataclasses.replace(group, factor=Blurred(group.factor), data=(group.data, spanned.residual))
+    prior, schedule = standard_prior(spanned.rows), weight_schedule(*spanned.rows.shape)
+    return Problem(prior, (group,), WeightGaussian(), FromBasis(kernel, basis), schedule)
+
+
+def check_finite_rows(name: str, rows: jax.Array) -> None:
+    """Refuse a kernel that overflows or has no Cholesky factor at the inducing inputs."""
+    if not bool(jnp.all(jnp.isfinite(rows))):
+        raise ValueError(f"{name} must be finite and positive semi-definite at the points of the basis; it is not.")
+
+
+def standard_prior(rows: jax.Array) -> WeightPrior:
+    """v ~ N(0, I) seen along these rows."""
+    width = rows.shape[1]
+    return WeightPrior(rows, jnp.zeros(width), jnp.eye(width))
 
 
 def weight_schedule(n: int, d: int) -> Schedule:

@@ -64,6 +64,19 @@ class FromKernel(NamedTuple):
         return observed(solution, conditioned(solution, cross, jnp.asarray(self.kernel.diagonal(rows))))
 
 
+class FromBasis(NamedTuple):
+    """f = a(x)ᵀv + e: a basis carries the process, and what it leaves out stays as it was."""
+
+    kernel: Any
+    basis: Any
+
+    def predict(self, solution: Solution, X: Any) -> dict[str, Any]:
+        """The latents at the rows of X."""
+        rows, residual = self.basis(self.kernel, checks.array("X", X, (2,)))
+        spread = jnp.sum((rows @ solution.q.covariance) * rows, axis=1) + residual
+        return observed(solution, Latent(rows @ solution.q.mean, spread))
+
+
 def conditioned(solution: Solution, cross: jax.Array, variance: jax.Array) -> Latent:
     """Mean c α and variance k − c (K + S⁻¹)⁻¹ cᵀ of latents with prior variances k and covariances c."""
     (group,), (sites,) = solution.problem.groups, solution.groups

@@ -2,5 +2,15 @@
 
 from cavity.models.machines.kernel import KernelMachine, fit_kernel_machine
 from cavity.models.machines.linear import LinearMachine, absorb_rows, fit_linear_machine, refine
+from cavity.models.machines.low_rank import LowRankMachine, fit_low_rank_machine
 
-__all__ = ["KernelMachine", "LinearMachine", "absorb_rows", "fit_kernel_machine", "fit_linear_machine", "refine"]
+__all__ = [
+    "KernelMachine",
+    "LinearMachine",
+    "LowRankMachine",
+    "absorb_rows",
+    "fit_kernel_machine",
+    "fit_linear_machine",
+    "fit_low_rank_machine",
+    "refine",
+]

@@ -7,6 +7,12 @@ At a fixed point the evidence is stationary in the sites, so only the explicit d
 
 where under Power EP log Zᵢ is that of the factor's power with the powered cavity, divided by the power.
 
+Where a basis carries the process, f = aᵀv + e with q(v) = N(m, V), the sites are about g = aᵀv and the factors know
+the variance r of e. With c copies of a site,
+
+    ∂ log Z / ∂aᵢ  =  cᵢ E_q[(νᵢ − τᵢ aᵢᵀv) v]  =  cᵢ (νᵢ m − τᵢ (V aᵢ + (aᵢᵀm) m)),
+    ∂ log Z / ∂rᵢ  =  cᵢ (d₁² + d₂) / (2 · power),    for r widens the cavity that the factor sees.
+
 Away from a fixed point they are not the gradient of anything; the search refuses such runs.
 """
 
@@ -18,6 +24,7 @@ import jax.numpy as jnp
 
 from cavity.factors.base import Factor
 from cavity.inference.problem import Problem
+from cavity.kernels.basis import Spanned
 from cavity.models.machines.parameters import unpack
 from cavity.posteriors.dense_algebra import information
 
@@ -59,3 +66,23 @@ def likelihood_gradient(
         return jnp.sum(jnp.where(held, group.copies * found, 0.0))
 
     return jax.jacfwd(total)(vector)
+
+
+@partial(jax.jit, static_argnames="power")
+def spanned_gradient(problem: Problem, q: Any, sites: jax.Array, power: float = 1.0) -> Spanned:
+    """What a change of the basis, a and r of every row, does to the log evidence."""
+    (group,) = problem.groups
+    rows, (nu, tau) = problem.prior.rows, sites.T
+    spread, seen = rows @ q.covariance, rows @ q.mean
+    towards = nu[:, None] * q.mean - tau[:, None] * (spread + seen[:, None] * q.mean)
+    precision = 1.0 / jnp.sum(spread * rows, axis=1)
+    held = group.copies > 0
+    local = jnp.stack([seen * precision, precision], axis=-1)
+    cavity = jnp.where(held[:, None], local - power * sites, local)
+
+    def bend(cavity: jax.Array, data: Any) -> jax.Array:
+        d1, d2 = group.factor.tilted(group.family, cavity, data, power).stats
+        return (d1**2 + d2) / (2.0 * power)
+
+    bends = jax.vmap(bend)(cavity, jax.tree.map(jnp.asarray, group.data))
+    return Spanned(group.copies[:, None] * towards, jnp.where(held, group.copies * bends, 0.0))

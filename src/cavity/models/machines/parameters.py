@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
+from cavity.factors.blurred import Blurred
 from cavity.factors.tempered import Tempered
 
 #: bounds of positive parameters, searched by their logarithm
@@ -17,13 +18,15 @@ FIRST, GAPS = (-100.0, 100.0), (np.log(1e-4), np.log(1e3))
 
 
 def inner(factor: Factor) -> Any:
-    """The likelihood itself, without the weights of samples around it."""
-    return factor.factor if isinstance(factor, Tempered) else factor
+    """The likelihood itself, without the weights of samples and the residuals of a basis around it."""
+    return inner(factor.factor) if isinstance(factor, Tempered | Blurred) else factor
 
 
 def with_inner(factor: Factor, likelihood: Factor) -> Factor:
     """The factor with another likelihood inside."""
-    return dataclasses.replace(factor, factor=likelihood) if isinstance(factor, Tempered) else likelihood
+    if not isinstance(factor, Tempered | Blurred):
+        return likelihood
+    return dataclasses.replace(factor, factor=with_inner(factor.factor, likelihood))
 
 
 def check_free(factor: Factor, free: tuple[str, ...]) -> None:

@@ -44,6 +44,13 @@ class Account:
         """Whether a fixed point was reached."""
         return self.status in FIXED_POINTS
 
+    def cavities(self) -> np.ndarray:
+        """(ν, τ) of every row's latent from all but one copy of its observation."""
+        fixed = self.variance <= 0  # a latent that is 0 whatever is observed
+        spread = np.where(fixed, np.finfo(float).tiny, self.variance)
+        marginals = np.stack([self.mean, np.ones_like(self.mean)], axis=1) / spread[:, None]
+        return marginals - np.where(fixed[:, None], 0.0, self.sites)
+
 
 def account(
     solution: Solution,

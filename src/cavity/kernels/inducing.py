@@ -1,0 +1,74 @@
+"""Inducing inputs: the process is carried by its values u = f(Z) at m points (Snelson & Ghahramani 2006).
+
+With K_ZZ = L Lᵀ the values are u = L v, v ~ N(0, I), and given v a latent is normal:
+
+    mean a(x)ᵀ v,  a(x) = L⁻¹ k(Z, x),        variance r(x) = k(x, x) − |a(x)|².
+
+Residuals of different rows are taken as independent. Under EP that is the FITC prior, aᵀa + diag r (Naish-Guzman &
+Holden 2008); under Power EP with power p the approximation of Bui, Yan & Turner (2017), for p → 0 the variational one.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.kernels.base import Kernel
+from cavity.kernels.basis import Basis, Spanned
+from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.numerics.precision import float64
+from cavity.numerics.trees import register
+
+#: added to the diagonal of K_ZZ, as a share of its mean: rounding makes eigenvalues negative by some m · 1e-16 of it
+JITTER = 1e-10
+#: share of its variance that v has in a latent which no inducing input reaches, so that it has a distribution
+UNREACHED = 1e-20
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InducingInputs(Basis):
+    """The process seen through its values at some points.
+
+    Args:
+        inputs: (m, d), one point a row; points far from all of them keep their prior.
+    """
+
+    inputs: Any
+
+    @property
+    def width(self) -> int:
+        return np.shape(self.inputs)[0]
+
+    def check(self, kernel: Kernel, columns: int) -> None:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"inducing inputs need a kernel of cavity.kernels; found {type(kernel).__name__}.")
+        inputs = kernel.check_points("inputs", self.inputs)
+        if inputs.shape[1] != columns:
+            raise ValueError(f"inputs must have {columns} columns, as X has; found {inputs.shape[1]}.")
+
+    def spanned(self, kernel: Kernel, X: jax.Array) -> Spanned:
+        inner = kernel.matrix(jnp.asarray(self.inputs), None)
+        lower = cholesky(inner + JITTER * jnp.mean(jnp.diagonal(inner)) * jnp.eye(self.width))
+        rows = solve_triangular(lower, kernel.matrix(jnp.asarray(self.inputs), X)).T
+        variance, reached = kernel.diagonal_of(X), jnp.sum(rows**2, axis=1)
+        lost = reached < UNREACHED * variance
+        # A root of 0 has no slope; where the variance is 0 nothing is lost.
+        first = jnp.where(lost, jnp.sqrt(UNREACHED * jnp.where(lost, variance, 1.0)), rows[:, 0])
+        return Spanned(rows.at[:, 0].set(first), jnp.maximum(variance - reached, 0.0))
+
+    @float64
+    def covariance(self, kernel: Kernel, X: Any) -> jax.Array:
+        """The kernel's own: new latents are jointly what they are given u."""
+        return kernel(X)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"inputs": np.asarray(self.inputs)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "InducingInputs":
+        return cls(arrays["inputs"])
+
+
+register(InducingInputs, ["inputs"], [])
