@@ -5,17 +5,21 @@ from typing import Any
 
 import numpy as np
 
+from cavity.estimators.approximation import choose, in_words
 from cavity.estimators.choices import as_given, deviations, fixed, suitable_kernel
 from cavity.estimators.progress import listeners
 from cavity.factors import Factor
-from cavity.models.machines import KernelMachine, fit_kernel_machine
+from cavity.models.machines import KernelMachine, LowRankMachine, fit_kernel_machine, fit_low_rank_machine
 from cavity.models.merging import Merged
 
 
 class GaussianProcess:
-    """Mixed into an estimator with the parameters kernel, method, optimize, restarts and verbose."""
+    """Mixed into an estimator with the parameters kernel, approximation, rank, method, optimize, restarts, …"""
 
     kernel: Any
+    approximation: Any
+    rank: Any
+    random_state: Any
     method: Any
     optimize: bool
     restarts: int
@@ -30,7 +34,7 @@ class GaussianProcess:
         name: str = "",
         amplitude: bool = True,
         bias: float = 0.0,
-    ) -> KernelMachine:
+    ) -> KernelMachine | LowRankMachine:
         """The machine of a set of sites.
 
         Args:
@@ -44,26 +48,32 @@ class GaussianProcess:
         """
         kernel = suitable_kernel(self.kernel, merged.X, amplitude=amplitude, bias=bias)
         check_restarts(self.restarts, kernel)
-        return fit_kernel_machine(
-            merged.X,
-            merged.y,
-            kernel=kernel if self.optimize or not free else fixed(kernel),
-            factor=factor,
-            copies=merged.copies,
-            exponents=merged.exponents,
-            method=self.method,
-            optimize=bool(self.optimize or free),
-            free=free,
-            deviations=deviations(self.kernel, kernel) if self.optimize else None,
-            restarts=self.restarts,
-            seed=seed,
+        # Without a random_state a fit has no random numbers: points and features are those of one seed.
+        fixed_seed = 0 if self.random_state is None else seed
+        choice = choose(self.approximation, self.rank, kernel, merged, fixed_seed, type(self).__name__)
+        known: dict[str, Any] = {
+            "kernel": kernel if self.optimize or not free else fixed(kernel),
+            "factor": factor,
+            "copies": merged.copies,
+            "exponents": merged.exponents,
+            "method": self.method,
+            "optimize": bool(self.optimize or free),
+            "free": free,
+            "deviations": deviations(self.kernel, kernel) if self.optimize else None,
+            "restarts": self.restarts,
+            "seed": seed,
             **listeners(self.verbose, f"{type(self).__name__}{name}"),
-        )
+        }
+        if choice.basis is None:
+            return fit_kernel_machine(merged.X, merged.y, **known)
+        learn_inputs = choice.learn_inputs and self.optimize
+        return fit_low_rank_machine(merged.X, merged.y, basis=choice.basis, learn_inputs=learn_inputs, **known)
 
     def _summarise(self, machines: Sequence[Any]) -> None:
         super()._summarise(machines)  # type: ignore[misc]
         kernels = [as_given(machine.kernel) for machine in machines]
         self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
+        self.approximation_ = ", ".join(dict.fromkeys(in_words(machine) for machine in machines))
 
 
 def check_restarts(restarts: Any, kernel: Any) -> None:

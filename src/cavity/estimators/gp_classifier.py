@@ -19,6 +19,11 @@ class GPClassifier(GaussianProcess, OneVersusRest):
             Gaussian kernel, its length scale started at the median distance of two rows.
         likelihood: t: "step", "probit", "logistic", or a factor, which brings its own label noise.
         label_noise: ε in [0, ½), the share of labels taken to be wrong; "auto" learns it from the evidence.
+        approximation: None fits the process exactly, O(n³). "inducing": values at `rank` points, found by k-means,
+            carry it, O(n · rank²); with `method=PowerEP(p)`, p < 1, it comes nearer to the variational form.
+            "learned": the search moves these points too. "features": `rank` random features. "auto": exact up to 5000
+            different rows, "inducing" above, with a warning.
+        rank: how many points (None: 500) or features (1000).
         method: `cavity.EP(...)` or another method; None is the library's default.
         optimize: whether the kernel's free parameters are set where the evidence is largest.
         restarts: how many more searches to start, at random places within the kernel's bounds.
@@ -35,6 +40,7 @@ class GPClassifier(GaussianProcess, OneVersusRest):
         loo_probabilities_: (rows, classes), the same of every label as it would be observed, as probabilities.
         status_: how the fit ended, the worst of the machines' statuses; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned; a list of them for more than two classes.
+        approximation_: what carries the process: "exact", "500 inducing inputs", …
         likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
         label_noise_: ε as given or learned; one a class for more than two.
         n_sweeps_: sweeps of the last run of EP, the most over the machines.
@@ -48,6 +54,8 @@ class GPClassifier(GaussianProcess, OneVersusRest):
         kernel: Any = None,
         likelihood: Any = "step",
         label_noise: Any = 0.1,
+        approximation: Any = "auto",
+        rank: int | None = None,
         method: Any = None,
         optimize: bool = True,
         restarts: int = 0,
@@ -59,6 +67,8 @@ class GPClassifier(GaussianProcess, OneVersusRest):
         self.kernel = kernel
         self.likelihood = likelihood
         self.label_noise = label_noise
+        self.approximation = approximation
+        self.rank = rank
         self.method = method
         self.optimize = optimize
         self.restarts = restarts

@@ -27,6 +27,11 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
             times the Gaussian kernel, its length scale started at the median distance of two rows.
         thresholds: the bounds between the classes, increasing, one less than classes; None learns them.
         order: the labels from the lowest to the highest; None: sorted, of which text is warned.
+        approximation: None fits the process exactly, O(n³). "inducing": values at `rank` points, found by k-means,
+            carry it, O(n · rank²); with `method=PowerEP(p)`, p < 1, it comes nearer to the variational form.
+            "learned": the search moves these points too. "features": `rank` random features. "auto": exact up to 5000
+            different rows, "inducing" above, with a warning.
+        rank: how many points (None: 500) or features (1000).
         method: `cavity.EP(...)` or another method; None is the library's default.
         optimize: whether the kernel's free parameters are set where the evidence is largest.
         restarts: how many more searches to start, at random places within the kernel's bounds.
@@ -43,6 +48,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
         loo_log_predictive_: for every row of the training data log p(its label | the other rows).
         status_: how the fit ended; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned.
+        approximation_: what carries the process: "exact", "500 inducing inputs", …
         n_sweeps_: sweeps of the last run of EP.
         machines_: the fitted machine, in a list.
         n_features_in_: columns of X.
@@ -54,6 +60,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
         kernel: Any = None,
         thresholds: Any = None,
         order: Any = None,
+        approximation: Any = "auto",
+        rank: int | None = None,
         method: Any = None,
         optimize: bool = True,
         restarts: int = 0,
@@ -64,6 +72,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
         self.kernel = kernel
         self.thresholds = thresholds
         self.order = order
+        self.approximation = approximation
+        self.rank = rank
         self.method = method
         self.optimize = optimize
         self.restarts = restarts

@@ -30,6 +30,11 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         df: degrees of freedom of Student's t; "auto" learns them.
         normalize_y: whether mean and scale of y are taken out before the process sees it, so that a kernel of
             variance 1 suits. Not for counts, whose constant level is a part of the kernel made for None.
+        approximation: None fits the process exactly, O(n³). "inducing": values at `rank` points, found by k-means,
+            carry it, O(n · rank²); with `method=PowerEP(p)`, p < 1, it comes nearer to the variational form.
+            "learned": the search moves these points too. "features": `rank` random features. "auto": exact up to 5000
+            different rows, "inducing" above, with a warning.
+        rank: how many points (None: 500) or features (1000).
         method: `cavity.EP(...)` or another method; None is the library's default.
         optimize: whether the kernel's free parameters are set where the evidence is largest.
         restarts: how many more searches to start, at random places within the kernel's bounds.
@@ -42,6 +47,7 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         loo_log_predictive_: for every row of the training data log p(its y | the other rows).
         status_: how the fit ended; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned.
+        approximation_: what carries the process: "exact", "500 inducing inputs", …
         likelihood_: the likelihood in the units of y with the values learned, such as `likelihood_.df`.
         noise_: its noise, as given or learned; None for counts.
         n_sweeps_: sweeps of the last run of EP.
@@ -57,6 +63,8 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         noise: Any = "auto",
         df: Any = 4.0,
         normalize_y: bool = True,
+        approximation: Any = "auto",
+        rank: int | None = None,
         method: Any = None,
         optimize: bool = True,
         restarts: int = 0,
@@ -68,6 +76,8 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         self.noise = noise
         self.df = df
         self.normalize_y = normalize_y
+        self.approximation = approximation
+        self.rank = rank
         self.method = method
         self.optimize = optimize
         self.restarts = restarts

@@ -23,14 +23,14 @@ from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, from_spe
 from cavity.factors import Factor
 from cavity.inference import methods, projection, relaxed, schedule
 from cavity.kernels import Kernel
-from cavity.models.machines import KernelMachine, LinearMachine
+from cavity.models.machines import KernelMachine, LinearMachine, LowRankMachine
 from cavity.models.machines.record import factor_from_spec, factor_spec
 from cavity.storage import StorageError
 
 ESTIMATORS: dict[str, type[LatentGaussianEstimator]] = {
     cls.__name__: cls for cls in (GPClassifier, BayesPointMachine, GPRegressor, GPOrdinal)
 }
-MACHINES: dict[str, Any] = {cls.__name__: cls for cls in (KernelMachine, LinearMachine)}
+MACHINES: dict[str, Any] = {cls.__name__: cls for cls in (KernelMachine, LinearMachine, LowRankMachine)}
 #: frozen dataclasses a method is made of.
 METHOD_PARTS: dict[str, Any] = {
     cls.__name__: cls
@@ -99,7 +99,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         for number, own in enumerate(header["machines"]):
             prefix = f"machine{number}/"
             parts = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
-            extra = (from_spec,) if own["kind"] == "KernelMachine" else ()
+            extra = () if own["kind"] == "LinearMachine" else (from_spec,)
             machine = MACHINES[own["kind"]].from_state(own, parts, *extra)
             machines.append(dataclasses.replace(machine, factor=with_arrays(machine.factor)))
         estimator._summarise(machines)

@@ -9,40 +9,24 @@ Under the cavity N(g; m, v) log Z, d₁ and d₂ are those of t^p under N(f; m, 
 the message (ν, τ) about f seen through the noise, (ν, τ) / (1 + r τ).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from cavity.factors.base import Factor, factor
+from cavity.factors.paired import Paired
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics import checks
-from cavity.numerics.precision import is_traced
 
 
 @factor
-class Blurred(Factor):
+class Blurred(Paired):
     """factor: t, of one Gaussian latent. The data of a site are the pair (data of t, r), r ≥ 0."""
 
     factor: Factor
 
-    @property
-    def closed_forms(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.factor.closed_forms
-
-    def check(self, data: Any) -> None:
-        if not isinstance(data, tuple | list) or len(data) != 2:
-            raise ValueError(f"data of Blurred must be a pair (data, residual); found {type(data).__name__}.")
-        inner, residual = data
-        self.factor.check(inner)
-        residual = checks.array("residual", residual, (0, 1))
-        if not is_traced(residual) and not (residual >= 0).all():
-            raise ValueError(f"residual must not be negative; found {residual.min()}.")
-
-    def is_log_concave(self) -> bool:
-        """As t: Gaussian noise keeps a function log-concave."""
-        return self.factor.is_log_concave()
+    number: ClassVar[str] = "residual"
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         """log ∫ t(f) N(f; x, r) df; where r = 0, log t(x)."""
@@ -72,10 +56,6 @@ class Blurred(Factor):
         if found is NotImplemented:
             return NotImplemented
         return self.factor.expected_log(family, wide, inner, found)
-
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
-        """The factor's own prediction, of a latent f with its noise."""
-        return self.factor.predict(mean, variance)
 
 
 def widened(eta: Any, residual: Any) -> Any:

@@ -52,6 +52,8 @@ class InducingInputs(Basis):
         inner = kernel.matrix(jnp.asarray(self.inputs), None)
         lower = cholesky(inner + JITTER * jnp.mean(jnp.diagonal(inner)) * jnp.eye(self.width))
         rows = solve_triangular(lower, kernel.matrix(jnp.asarray(self.inputs), X)).T
+        # Of a matrix that overflows LAPACK may make numbers that mean nothing.
+        rows = jnp.where(jnp.all(jnp.isfinite(inner)), rows, jnp.nan)
         variance, reached = kernel.diagonal_of(X), jnp.sum(rows**2, axis=1)
         lost = reached < UNREACHED * variance
         # A root of 0 has no slope; where the variance is 0 nothing is lost.

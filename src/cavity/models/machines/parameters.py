@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.factors.blurred import Blurred
-from cavity.factors.tempered import Tempered
+from cavity.factors.paired import Paired
 
 #: bounds of positive parameters, searched by their logarithm
 BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 1e5), "df": (1.0, 100.0)}
@@ -19,14 +18,14 @@ FIRST, GAPS = (-100.0, 100.0), (np.log(1e-4), np.log(1e3))
 
 def inner(factor: Factor) -> Any:
     """The likelihood itself, without the weights of samples and the residuals of a basis around it."""
-    return inner(factor.factor) if isinstance(factor, Tempered | Blurred) else factor
+    return inner(factor.factor) if isinstance(factor, Paired) else factor
 
 
 def with_inner(factor: Factor, likelihood: Factor) -> Factor:
     """The factor with another likelihood inside."""
-    if not isinstance(factor, Tempered | Blurred):
+    if not isinstance(factor, Paired):
         return likelihood
-    return dataclasses.replace(factor, factor=with_inner(factor.factor, likelihood))
+    return dataclasses.replace(factor, factor=with_inner(factor.factor, likelihood))  # type: ignore[type-var]
 
 
 def check_free(factor: Factor, free: tuple[str, ...]) -> None:
