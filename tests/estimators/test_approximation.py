@@ -82,6 +82,13 @@ def test_saved_sampled_and_cloned(approximation, tmp_path):
     assert np.abs(other.predict_proba(NEW) - found.predict_proba(NEW)).max() > 1e-4
 
 
+def test_label_noise_is_learned_beside_a_kernel_that_stays():
+    found = classifier(label_noise="auto").fit(POINTS, LABELS)
+    assert found.kernel_.length_scale == 1.3 and found.label_noise_ != pytest.approx(0.1, abs=1e-3)
+    near = [classifier(label_noise=found.label_noise_ * step).fit(POINTS, LABELS).log_evidence_ for step in (0.5, 2.0)]
+    assert found.log_evidence_ > max(near) or found.label_noise_ < 2e-4
+
+
 def test_three_classes_and_the_other_estimators():
     y = np.digitize(POINTS[:, 0], [-0.4, 0.5])
     several = classifier(kernel=None, optimize=True, method=None).fit(POINTS, y)

@@ -17,8 +17,9 @@ from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian import check_covariance, check_kernel_room, kernel_schedule
 from cavity.models.machines.gradient import covariance_gradient, likelihood_gradient
+from cavity.models.machines.hyperparameters import Hyperparameters
 from cavity.models.machines.padding import bucket, padded, padded_with_zeros
-from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
+from cavity.models.machines.parameters import as_numbers, check_free, unpack
 from cavity.models.machines.record import (
     Account,
     account,
@@ -27,7 +28,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, Watch, maximise, rule_of, solve
+from cavity.models.machines.search import Search, Watch, settled
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64, is_far
 from cavity.numerics.threads import one_blas_thread
@@ -144,8 +145,10 @@ def fit_kernel_machine(
     term: Factor = factor if exponents is None else Tempered(factor)
     data = padded(y if exponents is None else (y, exponents), size)
 
+    hyper = Hyperparameters(kernel, term, free, deviations)
+
     def build(vector: np.ndarray) -> Problem:
-        own, likelihood = split(vector)
+        own, likelihood, _ = hyper.split(vector)
         prior, held = prior_matrix(kernel.with_theta(own), rows, copies)
         group = SiteGroup(
             as_numbers(unpack(term, free, likelihood)),
@@ -157,11 +160,8 @@ def fit_kernel_machine(
         )
         return Problem(prior, (group,), DenseGaussian(), schedule=kernel_schedule(size))
 
-    def split(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return vector[: kernel.theta.size], vector[kernel.theta.size :]
-
     def slope(vector: np.ndarray, solution: Solution) -> np.ndarray:
-        own, likelihood = split(vector)
+        own, likelihood, _ = hyper.split(vector)
         parts = [np.zeros(0)]
         if own.size:
             # What does not take part has no weight here: padding adds nothing.
@@ -175,22 +175,11 @@ def fit_kernel_machine(
             parts.append(np.asarray(found))
         return np.concatenate(parts)
 
-    wide = np.full(kernel.theta.size, np.inf) if deviations is None else np.asarray(deviations, float)
-
-    def prior(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        own, likelihood = split(vector)
-        value, gradient = log_prior(term, free, likelihood)
-        away = (own - kernel.theta) / wide
-        return value - 0.5 * float(away @ away), np.concatenate([-away / wide, gradient])
-
-    vector = np.concatenate([kernel.theta, pack(term, free)])
-    limits = np.concatenate([kernel.bounds, bounds(term, free)])
-    search, warm = Search(build, slope, method, prior, progress), None
-    best = maximise(search, vector, limits, restarts, seed) if optimize and vector.size else None
-    if best is not None:
-        vector, warm = best.vector, best.solution
-    solution = solve(build(vector), rule_of(method), warm, watch)
-    own, likelihood = split(vector)
+    search = Search(build, slope, method, hyper.log_prior, progress)
+    vector, solution = settled(
+        search, hyper.start, hyper.limits, optimize=optimize, restarts=restarts, seed=seed, watch=watch
+    )
+    own, likelihood, _ = hyper.split(vector)
     if search.history:
         check_kernel(kernel.with_theta(own), rows, n, "kernel_(X), where the search ended,")
     fitted = as_numbers(unpack(term, free, likelihood))

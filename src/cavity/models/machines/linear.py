@@ -28,7 +28,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, Watch, maximise, rule_of, solve
+from cavity.models.machines.search import Search, Watch, rule_of, settled, solve
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
@@ -142,11 +142,8 @@ def fit_linear_machine(
 
     vector = np.concatenate([np.zeros(int(scaled)), pack(rows.term, likelihood_free)])
     limits = np.concatenate([np.log([VARIANCES] * int(scaled)).reshape(-1, 2), bounds(rows.term, likelihood_free)])
-    search, warm = Search(build, slope, method, prior, progress), None
-    best = maximise(search, vector, limits, 0, seed) if optimize and vector.size else None
-    if best is not None:
-        vector, warm = best.vector, best.solution
-    solution = solve(build(vector), rule_of(method), warm, watch)
+    search = Search(build, slope, method, prior, progress)
+    vector, solution = settled(search, vector, limits, optimize=optimize, seed=seed, watch=watch)
     variance = np.broadcast_to(np.asarray(prior_variance, float) * split(vector)[0], np.shape(prior_variance) or (1,))
     return rows.machine(solution, variance, search.history, began)
 

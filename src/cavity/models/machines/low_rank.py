@@ -19,8 +19,9 @@ from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
 from cavity.models.latent_gaussian import check_finite_rows, standard_prior, weight_schedule
 from cavity.models.machines.gradient import likelihood_gradient, spanned_gradient
+from cavity.models.machines.hyperparameters import Hyperparameters
 from cavity.models.machines.padding import bucket, padded, padded_with_zeros
-from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
+from cavity.models.machines.parameters import as_numbers, check_free, unpack
 from cavity.models.machines.record import (
     Account,
     account,
@@ -29,7 +30,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, Watch, maximise, rule_of, solve
+from cavity.models.machines.search import Search, Watch, settled
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64
 from cavity.posteriors.weight_gaussian import WeightGaussian
@@ -142,14 +143,13 @@ def fit_low_rank_machine(
     if learn_inputs and not isinstance(basis, InducingInputs):
         raise TypeError(f"learn_inputs needs inducing inputs; found {type(basis).__name__}.")
     rows = LowRankRows.of(X, y, copies, exponents, factor)
-    wide = np.full(kernel.theta.size, np.inf) if deviations is None else np.asarray(deviations, float)
     low, span = X.min(axis=0), np.ptp(X, axis=0)
-    first = inputs_of(basis, low, span) if learn_inputs else np.zeros(0)
-    ends = np.cumsum([kernel.theta.size, pack(rows.term, free).size])
+    shares = shares_of(basis.inputs, low, span) if isinstance(basis, InducingInputs) and learn_inputs else np.zeros(0)
+    hyper = Hyperparameters(kernel, rows.term, free, deviations, shares)
 
     def split(vector: np.ndarray) -> tuple[Kernel, np.ndarray, Basis]:
-        own, likelihood, inputs = np.split(vector, ends)
-        moved = InducingInputs(low + span * inputs.reshape(-1, span.size)) if learn_inputs else basis
+        own, likelihood, shares = hyper.split(vector)
+        moved = InducingInputs(low + span * shares.reshape(-1, span.size)) if learn_inputs else basis
         return kernel.with_theta(own), likelihood, moved
 
     def build(vector: np.ndarray) -> Problem:
@@ -159,35 +159,25 @@ def fit_low_rank_machine(
     def slope(vector: np.ndarray, solution: Solution) -> np.ndarray:
         own, likelihood, moved = split(vector)
         found, power = (solution.problem, solution.q, solution.sites), solution.method.power
-        theta, inputs = moved.pullback(own, rows.X, spanned_gradient(*found, power=power))
-        parts = [np.asarray(theta)]
-        if free:
-            parts.append(np.asarray(likelihood_gradient(*found, free, jnp.asarray(likelihood), power)))
-        if learn_inputs:
-            parts.append(np.ravel(span * np.asarray(inputs.inputs)))  # type: ignore[attr-defined]
-        return np.concatenate(parts)
+        theta, inputs = np.zeros(0), np.zeros(0)
+        if kernel.theta.size or learn_inputs:
+            theta, pull = moved.pullback(own, rows.X, spanned_gradient(*found, power=power))
+            inputs = np.ravel(span * np.asarray(pull.inputs)) if isinstance(pull, InducingInputs) else inputs
+        likely = likelihood_gradient(*found, free, jnp.asarray(likelihood), power) if free else np.zeros(0)
+        return np.concatenate([np.asarray(theta), np.asarray(likely), inputs[: hyper.others.size]])
 
-    def prior(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        own, likelihood, inputs = np.split(vector, ends)
-        value, gradient = log_prior(rows.term, free, likelihood)
-        away = (own - kernel.theta) / wide
-        return value - 0.5 * float(away @ away), np.concatenate([-away / wide, gradient, np.zeros(inputs.size)])
-
-    vector = np.concatenate([kernel.theta, pack(rows.term, free), first])
-    limits = np.concatenate([kernel.bounds, bounds(rows.term, free), np.tile([0.0, 1.0], (first.size, 1))])
-    search, warm = Search(build, slope, method, prior, progress), None
-    check_finite_rows("kernel(X)", build(vector).prior.rows)
-    best = maximise(search, vector, limits, restarts, seed) if optimize and vector.size else None
-    if best is not None:
-        vector, warm = best.vector, best.solution
-    solution = solve(build(vector), rule_of(method), warm, watch)
+    check_finite_rows("kernel(X)", build(hyper.start).prior.rows)
+    search = Search(build, slope, method, hyper.log_prior, progress)
+    vector, solution = settled(
+        search, hyper.start, hyper.limits, optimize=optimize, restarts=restarts, seed=seed, watch=watch
+    )
     own, likelihood, moved = split(vector)
     return rows.machine(solution, own, moved, as_numbers(unpack(rows.term, free, likelihood)), search.history, began)
 
 
-def inputs_of(basis: Any, low: np.ndarray, span: np.ndarray) -> np.ndarray:
+def shares_of(inputs: Any, low: np.ndarray, span: np.ndarray) -> np.ndarray:
     """Inducing inputs as shares of the range of X, one flat vector: the search wants numbers without a unit."""
-    share = (np.asarray(basis.inputs) - low) / np.where(span > 0, span, 1.0)
+    share = (np.asarray(inputs) - low) / np.where(span > 0, span, 1.0)
     return np.clip(share, 0.0, 1.0).ravel()
 
 

@@ -149,3 +149,19 @@ def maximise(search: Search, start: np.ndarray, bounds: np.ndarray, restarts: in
             options={"ftol": RELATIVE, "gtol": GRADIENT * scale, "maxiter": 100, "maxfun": 100},
         )
     return search.best
+
+
+def settled(
+    search: Search,
+    start: np.ndarray,
+    bounds: np.ndarray,
+    *,
+    optimize: bool,
+    restarts: int = 0,
+    seed: int = 0,
+    watch: Watch = None,
+) -> tuple[np.ndarray, Solution]:
+    """The best point and a last run there, by the method's own tolerance; `start` where nothing is to be searched."""
+    best = maximise(search, start, bounds, restarts, seed) if optimize and start.size else None
+    vector, warm = (start, None) if best is None else (best.vector, best.solution)
+    return vector, solve(search.build(vector), rule_of(search.method), warm, watch)
