@@ -22,6 +22,7 @@ from cavity.models.machines.padding import bucket, padded, padded_with_zeros
 from cavity.models.machines.parameters import as_numbers, check_free, unpack
 from cavity.models.machines.record import (
     Account,
+    Accounted,
     account,
     account_from_state,
     account_state,
@@ -40,7 +41,7 @@ CHUNK = 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class KernelMachine:
+class KernelMachine(Accounted):
     """f ~ GP(0, kernel) observed through `factor` at the rows of X. `alpha`: the latent's mean is k(x, X) alpha."""
 
     X: np.ndarray
@@ -49,11 +50,6 @@ class KernelMachine:
     copies: np.ndarray
     alpha: np.ndarray
     account: Account
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "account":
-            raise AttributeError(name)
-        return getattr(self.account, name)
 
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:

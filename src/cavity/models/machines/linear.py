@@ -22,6 +22,7 @@ from cavity.models.machines.padding import bucket, feature_bucket, padded, padde
 from cavity.models.machines.parameters import as_numbers, bounds, check_free, log_prior, pack, unpack
 from cavity.models.machines.record import (
     Account,
+    Accounted,
     account,
     account_from_state,
     account_state,
@@ -38,7 +39,7 @@ VARIANCES = (1e-6, 1e6)
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearMachine:
+class LinearMachine(Accounted):
     """w ~ N(0, prior_variance) observed through `factor` along the rows it was fitted to; q(w) = N(mean, covariance).
 
     shift, precision: natural parameters of q, so that further rows can be absorbed and old ones deleted.
@@ -51,11 +52,6 @@ class LinearMachine:
     factor: Factor
     prior_variance: np.ndarray
     account: Account
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "account":
-            raise AttributeError(name)
-        return getattr(self.account, name)
 
     def latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of wᵀx for the rows of X."""

@@ -24,6 +24,7 @@ from cavity.models.machines.padding import bucket, padded, padded_with_zeros
 from cavity.models.machines.parameters import as_numbers, check_free, unpack
 from cavity.models.machines.record import (
     Account,
+    Accounted,
     account,
     account_from_state,
     account_state,
@@ -42,7 +43,7 @@ CHUNK = 8192
 
 
 @dataclasses.dataclass(frozen=True)
-class LowRankMachine:
+class LowRankMachine(Accounted):
     """f = a(x)ᵀv + e observed through `factor`; q(v) = N(weight_mean, weight_covariance), e ~ N(0, r(x)) as before.
 
     `account` speaks of g = aᵀv, which the sites see; residual: r of the rows it was fitted to.
@@ -55,11 +56,6 @@ class LowRankMachine:
     weight_covariance: np.ndarray
     residual: np.ndarray
     account: Account
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "account":
-            raise AttributeError(name)
-        return getattr(self.account, name)
 
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:

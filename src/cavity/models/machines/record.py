@@ -52,6 +52,17 @@ class Account:
         return marginals - np.where(fixed[:, None], 0.0, self.sites)
 
 
+class Accounted:
+    """Mixed into machines: what a machine does not have itself it answers from its account."""
+
+    account: Account
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "account":
+            raise AttributeError(name)
+        return getattr(self.account, name)
+
+
 def account(
     solution: Solution,
     rows: int,
