@@ -14,8 +14,8 @@ from cavity.models.merging import Merged
 from cavity.numerics import checks
 
 NAMES = ("auto", "inducing", "learned", "features")
-#: different rows above which "auto" takes inducing inputs. The exact machine holds about five n × n matrices, 1 GB
-#: here, and needs some 2 n³ operations a sweep: seconds here, and eight times as many for twice the rows.
+#: different rows above which "auto" takes inducing inputs. The exact machine holds about four n × n matrices, 0.8
+#: GB here, and needs some 4/3 n³ operations a sweep: ten seconds here, and eight times as many for twice the rows.
 MANY = 5000
 #: inducing inputs, and random features, where the user names no number
 POINTS, FEATURES = 500, 1000
