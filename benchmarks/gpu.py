@@ -54,10 +54,10 @@ def weight_form() -> dict[str, np.ndarray]:
     return {"mean": solution.mean, "covariance": solution.covariance, "log evidence": solution.log_evidence}
 
 
-def classifier() -> dict[str, np.ndarray]:
+def classifier(approximation: str | None) -> dict[str, np.ndarray]:
     """A classifier with its search for hyperparameters."""
-    X, y = points(300)
-    model = cv.GPClassifier().fit(X, y)
+    X, y = points(600)
+    model = cv.GPClassifier(approximation=approximation, rank=64).fit(X, y)
     return {"probabilities": model.predict_proba(points(50, seed=1)[0]), "log evidence": model.log_evidence_}
 
 
@@ -91,7 +91,9 @@ ANSWERS: dict[str, Callable[[], dict[str, np.ndarray]]] = {
     "kernel form, label noise": lambda: kernel_form(cv.factors.Probit(label_noise=0.05)),
     "kernel form, Poisson": lambda: kernel_form(cv.factors.Poisson()),
     "weight form": weight_form,
-    "classifier": classifier,
+    "classifier": lambda: classifier(None),
+    "classifier, inducing inputs": lambda: classifier("inducing"),
+    "classifier, random features": lambda: classifier("features"),
     "grid, loopy belief propagation": lambda: grid("disconnected"),
     "grid, tree": lambda: grid("tree"),
     "learned operator": learned,

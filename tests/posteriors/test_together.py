@@ -97,11 +97,12 @@ def test_a_sweep_in_blocks_over_weights_is_that_of_the_plain_updates():
     np.testing.assert_allclose(weights.sites, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
-def test_on_an_accelerator_blocks_end_where_one_by_one_ends(monkeypatch):
+@pytest.mark.parametrize("kernel", [cv.kernels.RBF(0.3), None], ids=["kernel form", "weight form"])
+def test_on_an_accelerator_blocks_end_where_one_by_one_ends(monkeypatch, kernel):
     rng = np.random.default_rng(4)
-    X = rng.uniform(size=(300, 2))
-    y = np.where(np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=300) > 0, 1.0, -1.0)
-    options = {"X": X, "kernel": cv.kernels.RBF(0.3)}
+    X = rng.uniform(size=(512, 6))
+    y = np.where(np.sin(6 * X[:, 0]) - X[:, 1] + 0.3 * rng.normal(size=512) > 0, 1.0, -1.0)
+    options = {"X": X, "kernel": kernel}
     one_by_one = cv.infer(cv.models.latent_gaussian(y, cv.factors.Probit(), **options), cv.EP(tol=1e-10))
     monkeypatch.setattr(import_module("cavity.models.latent_gaussian"), "is_accelerator", lambda: True)
     problem = cv.models.latent_gaussian(y, cv.factors.Probit(), **options)

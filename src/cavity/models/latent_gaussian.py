@@ -37,8 +37,8 @@ ROUNDING = 1e-12
 #: arrays of n × n numbers that a run of the kernel form holds at a time
 SQUARES = 6.6
 
-#: from so many latents on an accelerator visits them in blocks
-MANY_LATENTS = 256
+#: from so many latents on an accelerator visits them in blocks, and how many blocks of a linear model
+MANY_LATENTS, BLOCKS = 512, 16
 
 #: from so many rows, and so many a weight, a linear model is visited in parallel
 MANY, MANY_PER_WEIGHT = 2000, 100
@@ -173,9 +173,12 @@ def standard_prior(rows: jax.Array) -> WeightPrior:
 def weight_schedule(n: int, d: int) -> Schedule:
     """The faster kind for a linear model: parallel where every site is a small part of the whole, else sequential.
 
-    A parallel sweep costs a sixth to a tenth of a sequential one, but where a site weighs much it may not converge.
+    A parallel sweep costs a sixth to a tenth of a sequential one, but where a site weighs much it may not converge. On
+    an accelerator blocks take the place of single sites, as in the kernel form.
     """
-    return Parallel() if n >= max(MANY, MANY_PER_WEIGHT * d) else InOrder()
+    if n >= max(MANY, MANY_PER_WEIGHT * d):
+        return Parallel()
+    return Blocks(-(-n // BLOCKS)) if is_accelerator() and n >= MANY_LATENTS else InOrder()
 
 
 def observed(leaf: Any) -> Any:
