@@ -56,7 +56,7 @@ def weight_form() -> dict[str, np.ndarray]:
 
 def classifier(approximation: str | None) -> dict[str, np.ndarray]:
     """A classifier with its search for hyperparameters."""
-    X, y = points(600)
+    X, y = points(300)
     model = cv.GPClassifier(approximation=approximation, rank=64).fit(X, y)
     return {"probabilities": model.predict_proba(points(50, seed=1)[0]), "log evidence": model.log_evidence_}
 
