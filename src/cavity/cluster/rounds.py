@@ -1,0 +1,146 @@
+"""Rounds: every shard is asked against the global cavity, the answers are combined, until the moments agree.
+
+Together: a round asks all shards about the same state and waits for all. As they come: an answer is taken in when it
+arrives and its shard is asked again at once, so that nobody waits for a slow worker. Both have the same fixed points,
+those of EP on all rows in one place.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from cavity.cluster.contributions import Contributions, Proposal
+from cavity.cluster.team import Team
+from cavity.inference.status import Status
+
+#: a mismatch that has grown by this factor over the smallest so far calls for shorter steps
+GROWTH = 4.0
+#: the shortest share of a step taken on that account
+SHORTEST = 1 / 16
+
+
+class Answered(Protocol):
+    """What the answer of a visit must have."""
+
+    @property
+    def naturals(self) -> np.ndarray: ...
+    @property
+    def token(self) -> str: ...
+    @property
+    def linked(self) -> bool: ...
+    @property
+    def residual(self) -> float: ...
+    @property
+    def negative(self) -> int: ...
+
+
+@dataclasses.dataclass
+class Taken:
+    """The proposal of a shard that the client has taken: its name, the share of it, the mismatch it met."""
+
+    token: str | None = None
+    step: float = 1.0
+    residual: float = float("inf")
+
+
+@dataclasses.dataclass
+class Rounds:
+    """A run over the shards of a team.
+
+    visit: what is asked, with the shard and what `tell` makes of its number, the cavity and what was taken of it.
+    settled: called when all shards were within `tol` when last asked; says whether they are at the state reached, and
+        notes their mismatch there. heard: called after every round.
+    """
+
+    team: Team
+    state: Contributions
+    taken: list[Taken]
+    visit: Callable[..., Any]
+    tell: Callable[[int, np.ndarray, Taken], Any]
+    settled: Callable[[], bool]
+    heard: Callable[[], Any]
+    damping: float
+    tol: float
+    max_rounds: int
+    deadline: float | None
+    residuals: list[float] = dataclasses.field(default_factory=list)
+
+    def ask(self, number: int) -> None:
+        """Ask one shard against what all others say now."""
+        self.team.ask(number, self.visit, self.tell(number, self.state.cavity(number), self.taken[number]))
+
+    def take(self, answers: dict[int, Answered]) -> None:
+        """Replace contributions by what was proposed, as far as everything stays proper."""
+        proposals = {k: Proposal(own.naturals, own.linked, own.negative) for k, own in answers.items()}
+        for number, step in self.state.replace(proposals, self.step).items():
+            own = answers[number]
+            # What was not taken has no sites behind it, unless they are those it started from.
+            kept = own.token if own.linked or step > 0 else "lost"
+            self.taken[number] = Taken(kept, step, own.residual if own.linked else float("inf"))
+
+    @property
+    def step(self) -> float:
+        """The damping, shortened while the mismatch grows: shards that answer each other's past may swing."""
+        found, best = self.damping, float("inf")
+        for residual in self.residuals:
+            if residual > GROWTH * best:
+                found, best = max(SHORTEST, found / 2), residual
+            best = min(best, residual)
+        return found
+
+    @property
+    def residual(self) -> float:
+        """The largest mismatch of all shards, each when it was last asked."""
+        return max(own.residual for own in self.taken)
+
+    def record(self) -> Status | None:
+        """Note that a round is over; the limit it has reached, if any."""
+        self.residuals.append(self.residual)
+        self.heard()
+        if len(self.residuals) >= self.max_rounds:
+            return Status.MAX_SWEEPS
+        if self.deadline is not None and time.perf_counter() >= self.deadline:
+            return Status.TIME_BUDGET
+        return None
+
+    def together(self) -> Status:
+        """Synchronous rounds."""
+        while True:
+            self.team.look()
+            for number in range(len(self.taken)):
+                self.ask(number)
+            self.take(dict(self.team.answers()))
+            limit = self.record()
+            if self.residual <= self.tol and self.settled():
+                return Status.CONVERGED
+            if limit is not None:
+                return limit
+
+    def as_they_come(self) -> Status:
+        """Asynchronous rounds: one is over when every shard has answered since the last."""
+        everyone, limit = set(range(len(self.taken))), None
+        while True:
+            self.team.look()
+            for number in everyone:
+                self.ask(number)
+            waiting, idle = set(everyone), set()
+            for number, answer in self.team.answers():
+                self.take({number: answer})
+                waiting.discard(number)
+                if not waiting:
+                    waiting, limit = set(everyone), self.record()
+                if self.residual <= self.tol or limit is not None:
+                    continue  # wait for those still asked, then look
+                # Who has settled against this cavity waits until another shard has said something new.
+                again, idle = idle | {number}, set()
+                if self.taken[number].residual <= self.tol:
+                    again, idle = again - {number}, {number}
+                for other in again:
+                    self.ask(other)
+            if self.residual <= self.tol and self.settled():
+                return Status.CONVERGED
+            if limit is not None:
+                return limit
