@@ -26,7 +26,7 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
             n_workers=workers or os.cpu_count() or 1,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,  # type: ignore[arg-type]
+            dashboard_address="127.0.0.1:0",  # any free port: several clusters may run beside each other
             silence_logs=50,
             env=environment,
         ) as cluster,

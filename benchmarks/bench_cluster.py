@@ -1,0 +1,171 @@
+"""EP on shards beside EP in one place: same answer, workers killed, bytes on the wire, speed.
+
+    python benchmarks/bench_cluster.py             all of it
+    python benchmarks/bench_cluster.py kills 20    one part, here with 20 runs
+
+Times are ratios of runs made in turn, because the machine may be shared; the load is printed beside them.
+"""
+
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+# One thread everywhere: workers and the single process are compared on equal terms.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "cavity-bench-compiled"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+import numpy as np
+from distributed.protocol import serialize_bytes
+
+from cavity import EP, cluster
+from cavity.cluster.naturals import packed_size
+from cavity.cluster.shard import Answer, Request
+from cavity.factors import Probit
+from cavity.models.machines.linear import fit_linear_machine
+
+FACTOR = Probit(label_noise=0.05)
+
+
+def shard(number: int, shards: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of one shard, made where they are needed."""
+    weights = np.random.default_rng(0).normal(size=d) / np.sqrt(d)
+    rng = np.random.default_rng([1, number])
+    X = rng.normal(size=(n // shards, d))
+    return X, np.where(X @ weights + rng.normal(size=len(X)) > 0, 1.0, -1.0)
+
+
+def in_one_place(shards: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """All shards as one table."""
+    parts = [shard(number, shards, n, d) for number in range(shards)]
+    return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def difference(fit, machine) -> str:
+    mean, covariance = np.abs(fit.mean - machine.mean).max(), np.abs(fit.covariance - machine.covariance).max()
+    evidence = abs(fit.log_evidence - machine.log_evidence)
+    return f"mean {mean:.1e}, covariance {covariance:.1e}, log evidence {evidence:.1e}, balance {fit.balance:.1e}"
+
+
+def same_answer(n: int = 20_000, d: int = 20) -> None:
+    """2, 3 and 4 workers, both kinds of rounds, against one process."""
+    for workers in (2, 3, 4):
+        loads = [partial(shard, k, workers, n, d) for k in range(workers)]
+        machine = fit_linear_machine(*in_one_place(workers, n, d), factor=FACTOR, method=EP())
+        with cluster.local_client(workers) as client:
+            for asynchronous in (False, True):
+                fit = cluster.fit(loads, factor=FACTOR, client=client, asynchronous=asynchronous)
+                kind = "as they come" if asynchronous else "together"
+                print(f"{workers} workers, {kind}: {fit.rounds} rounds, {difference(fit, machine)}", flush=True)
+
+
+def kills(runs: int = 20, n: int = 20_000, d: int = 20, shards: int = 4) -> None:
+    """A worker killed at a random time in every run, each on a cluster of its own."""
+    loads = [partial(shard, k, shards, n, d) for k in range(shards)]
+    machine = fit_linear_machine(*in_one_place(shards, n, d), factor=FACTOR, method=EP())
+    rng, length = random.Random(0), 0.0
+    for number in range(-2, runs):  # the first two are undisturbed: one compiles, one is timed
+        with cluster.local_client(2) as client:
+            victim, when, killed = rng.choice(list(client.run(os.getpid).values())), rng.uniform(0, length), []
+            timer = threading.Timer(
+                when, lambda pid=victim, note=killed: (os.kill(pid, signal.SIGKILL), note.append(pid))
+            )
+            if number >= 0:
+                timer.start()
+            began = time.perf_counter()
+            fit = cluster.fit(loads, factor=FACTOR, client=client, asynchronous=number % 2 == 1)
+            took, inside = time.perf_counter() - began, bool(killed)
+            timer.cancel()
+            if number < 0:
+                length = 1.2 * took
+                print(f"undisturbed: {took:.1f} s, {difference(fit, machine)}", flush=True)
+                continue
+            kind, hit = "as they come" if number % 2 else "together", "killed" if inside else "ended before"
+            print(f"run {number} {kind}: {hit} at {when:.1f} s, {fit.status} after {took:.1f} s, ", end="")
+            print(f"{fit.rounds} rounds, {difference(fit, machine)}", flush=True)
+
+
+def loopback() -> int:
+    """Bytes that went over this machine's own network."""
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        if line.strip().startswith("lo:"):
+            return int(line.split()[9])
+    raise RuntimeError("this machine does not count its loopback traffic in /proc/net/dev.")
+
+
+def wire(d: int = 100, n: int = 20_000, workers: int = 2) -> None:
+    """Bytes of a question and its answer as Dask serialises them, and what really passed over the network."""
+    vector = np.random.default_rng(0).normal(size=packed_size(d))
+    asked = len(serialize_bytes(Request(vector, "t" * 32, 1.0, 1e-8)))
+    told = len(serialize_bytes(Answer(vector, "t" * 32, True, 0.1, 0, 2, 0)))
+    limit = 3 * d * d * 8
+    print(f"d = {d}: question {asked}, answer {told}, together {(asked + told) / limit:.2f} of 3 d² doubles")
+    loads = [partial(shard, k, workers, n, d) for k in range(workers)]
+    with cluster.local_client(workers) as client:
+        marks: list[int] = []
+        cluster.fit(loads, factor=FACTOR, client=client, callback=lambda fit: marks.append(loopback()))
+        steps = np.diff(marks) / workers
+        print(
+            f"over the network, each way by way of the scheduler: {np.median(steps):.0f} bytes a worker and round, "
+            f"{np.median(steps) / limit:.2f} of 3 d² doubles"
+        )
+
+
+def speed(n: int = 160_000, d: int = 64, repeats: int = 5) -> None:
+    """One worker, two workers and one process without a cluster, in turn."""
+    one, two = ([partial(shard, k, 2, n, d) for k in range(2)] for _ in range(2))
+    table = in_one_place(2, n, d)
+    times: dict[str, list[float]] = {"one process": [], "1 worker": [], "2 workers": []}
+    with cluster.local_client(1) as single, cluster.local_client(2) as double:
+
+        def timed(name: str, work) -> None:
+            began = time.perf_counter()
+            found = work()
+            times[name].append(getattr(found, "rounds_seconds", time.perf_counter() - began))
+
+        def on(client, loads):
+            marks: list[float] = []
+            fit = cluster.fit(
+                loads, factor=FACTOR, client=client, callback=lambda fit: marks.append(time.perf_counter())
+            )
+            return fit, marks
+
+        for turn in range(repeats + 1):
+            for name, client, loads in (("1 worker", single, one), ("2 workers", double, two)):
+                began = time.perf_counter()
+                fit, _ = on(client, loads)
+                times[name].append(time.perf_counter() - began)
+            began = time.perf_counter()
+            machine = fit_linear_machine(*table, factor=FACTOR, method=EP())
+            times["one process"].append(time.perf_counter() - began)
+            if turn == 0:  # compilation
+                for own in times.values():
+                    own.clear()
+        print(
+            f"n = {n}, d = {d}: {difference(fit, machine)}; {fit.rounds} rounds, {machine.sweeps} sweeps in one place"
+        )
+    for name, own in times.items():
+        print(f"  {name}: median {statistics.median(own):.2f} s, from {min(own):.2f} to {max(own):.2f}")
+    ratios = [a / b for a, b in zip(times["1 worker"], times["2 workers"], strict=True)]
+    beside = [a / b for a, b in zip(times["one process"], times["2 workers"], strict=True)]
+    print(
+        f"  two workers against one: {statistics.median(ratios):.2f} (best {max(ratios):.2f}); against one process: "
+        f"{statistics.median(beside):.2f} (best {max(beside):.2f}); load {os.getloadavg()[0]:.1f}"
+    )
+
+
+PARTS = {"same": same_answer, "kills": kills, "wire": wire, "speed": speed}
+
+if __name__ == "__main__":
+    chosen, numbers = sys.argv[1:2], [int(text) for text in sys.argv[2:]]
+    for name in chosen or PARTS:
+        print(f"-- {name}", flush=True)
+        PARTS[name](*numbers)
