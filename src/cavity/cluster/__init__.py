@@ -7,6 +7,7 @@ except ImportError as error:
 
 from cavity.cluster.clients import local_client
 from cavity.cluster.fit import fit
+from cavity.cluster.partitioned import Partitioned, partitioned
 from cavity.cluster.result import Fit, load
 
-__all__ = ["Fit", "fit", "load", "local_client"]
+__all__ = ["Fit", "Partitioned", "fit", "load", "local_client", "partitioned"]

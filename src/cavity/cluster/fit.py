@@ -11,6 +11,7 @@ from distributed import Client
 from cavity.cluster.clients import client_or_local
 from cavity.cluster.contributions import Contributions
 from cavity.cluster.naturals import moments, pack
+from cavity.cluster.options import check_options
 from cavity.cluster.result import Fit
 from cavity.cluster.rounds import Rounds, Taken
 from cavity.cluster.shard import Measurement, Request, measure_shard, shape_of, visit
@@ -20,7 +21,6 @@ from cavity.factors import Probit
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
 from cavity.models.latent_gaussian import weight_precision
-from cavity.numerics import checks
 from cavity.numerics.precision import float64
 
 #: by how much prior and contributions may differ from q's natural parameters, relative to the largest of them
@@ -83,17 +83,6 @@ def fit(
             run.go_on_from(resume)
         deadline = None if max_seconds is None else began + max_seconds
         return run.driven(team, asynchronous, damping, tol, max_rounds, deadline, callback)
-
-
-def check_options(damping: Any, tol: Any, max_rounds: Any, max_seconds: Any) -> None:
-    """Refuse what cannot be run."""
-    if not 0 < checks.number("damping", damping) <= 1:
-        raise ValueError(f"damping must lie in (0, 1], 1 being the full step; found {damping}.")
-    checks.positive("tol", tol)
-    if not isinstance(max_rounds, int) or max_rounds < 1:
-        raise ValueError(f"max_rounds must be a whole number of at least 1; found {max_rounds!r}.")
-    if max_seconds is not None:
-        checks.positive("max_seconds", max_seconds)
 
 
 def shapes(team: Team) -> tuple[np.ndarray, int]:

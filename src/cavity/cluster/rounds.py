@@ -52,7 +52,7 @@ class Rounds:
 
     visit: what is asked, with the shard and what `tell` makes of its number, the cavity and what was taken of it.
     settled: called when all shards were within `tol` when last asked; says whether they are at the state reached, and
-        notes their mismatch there. heard: called after every round.
+        notes their mismatch there. heard: called after every round. note: called with every answer that is taken.
     """
 
     team: Team
@@ -66,6 +66,7 @@ class Rounds:
     tol: float
     max_rounds: int
     deadline: float | None
+    note: Callable[[int, Any], Any] | None = None
     residuals: list[float] = dataclasses.field(default_factory=list)
 
     def ask(self, number: int) -> None:
@@ -77,6 +78,8 @@ class Rounds:
         proposals = {k: Proposal(own.naturals, own.linked, own.negative) for k, own in answers.items()}
         for number, step in self.state.replace(proposals, self.step).items():
             own = answers[number]
+            if self.note is not None:
+                self.note(number, own)
             # What was not taken has no sites behind it, unless they are those it started from.
             kept = own.token if own.linked or step > 0 else "lost"
             self.taken[number] = Taken(kept, step, own.residual if own.linked else float("inf"))

@@ -1,0 +1,269 @@
+"""EP over partitions whose tilted inference is the user's own: expectation propagation as a way of life.
+
+Every partition k has a Gaussian site, its contribution. A round tells each partition its cavity
+
+    N(m, V) ∝ prior × ∏_{j≠k} siteⱼ,
+
+the user's function draws from (or integrates) likelihoodₖ(w) N(w; m, V), and the moments it finds, less the cavity, are
+the partition's new site. From S independent draws of a Gaussian the inverse of the sample covariance Ŝ is too large,
+E[Ŝ⁻¹] = (S − 1)/(S − d − 2) Σ⁻¹, so the precision is taken as (S − d − 2)/(S − 1) Ŝ⁻¹.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import dask
+import jax
+import jax.numpy as jnp
+import numpy as np
+from distributed import Client
+
+from cavity.cluster.clients import client_or_local
+from cavity.cluster.contributions import Contributions
+from cavity.cluster.naturals import Moments, factor_of, from_moments, moments, pack, unpack
+from cavity.cluster.options import check_options
+from cavity.cluster.rounds import Rounds, Taken
+from cavity.cluster.shards import is_loader
+from cavity.cluster.team import Team
+from cavity.inference.status import FIXED_POINTS, Status
+from cavity.numerics import checks
+from cavity.numerics.precision import float64
+
+#: what a user gives: tilted(shard, cavity mean, cavity covariance, key) → draws (S, d), or (mean, covariance)
+Tilted = Callable[[Any, np.ndarray, np.ndarray, jax.Array], Any]
+
+
+class Told(NamedTuple):
+    """What a partition is told: its cavity, its contribution, its own random key as plain numbers."""
+
+    cavity: np.ndarray
+    own: np.ndarray
+    d: int
+    key: np.ndarray
+    tilted: Tilted
+
+
+class Found(NamedTuple):
+    """What a partition found. noise: standard error of the mismatch, 0 where the moments were exact."""
+
+    naturals: np.ndarray
+    token: str
+    linked: bool
+    residual: float
+    negative: int
+    noise: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Partitioned:
+    """q(w) from partitions, with the account of the run.
+
+    Attributes:
+        prior, contributions: packed natural parameters, one row of contributions a partition; q is their sum.
+        mismatch: largest moment mismatch of all partitions when they were last asked.
+        noise: the standard error of a mismatch that comes from draws; 0 where moments were handed over. The same random
+            numbers are used in every round, so a run can settle below it, but the answer is no better than that.
+        residuals: the mismatch of every round. shortened: rounds whose step was halved to stay proper.
+    """
+
+    prior: np.ndarray
+    contributions: np.ndarray
+    d: int
+    status: Status
+    mismatch: float
+    noise: float
+    residuals: np.ndarray
+    shortened: int
+    seconds: float
+
+    @property
+    def q(self) -> Moments:
+        """Mean, covariance and log normaliser."""
+        return moments(self.prior + self.contributions.sum(axis=0), self.d)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of w."""
+        return self.q.mean
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of w."""
+        return self.q.covariance
+
+    @property
+    def converged(self) -> bool:
+        """Whether the moments agreed within the tolerance."""
+        return self.status in FIXED_POINTS
+
+    def __str__(self) -> str:
+        drawn = f", standard error of the draws {self.noise:.1e}" if self.noise else ""
+        return (
+            f"{self.status} after {len(self.residuals)} rounds over {len(self.contributions)} partitions, "
+            f"mismatch {self.mismatch:.1e}{drawn}. {self.status.sentence}"
+        )
+
+
+@float64
+def partitioned(
+    prior: tuple[Any, Any],
+    shards: Sequence[Any],
+    *,
+    tilted: Tilted,
+    key: jax.Array | None = None,
+    client: Client | None = None,
+    asynchronous: bool = False,
+    damping: float = 1.0,
+    tol: float = 1e-6,
+    max_rounds: int = 50,
+    max_seconds: float | None = None,
+    callback: Callable[[Partitioned], Any] | None = None,
+) -> Partitioned:
+    """EP over partitions, each with a Gaussian site for what the user's `tilted` finds of it on a worker.
+
+    Args:
+        prior: (mean, covariance) of w.
+        shards: anything `tilted` understands, one a partition: values, functions that load them on the worker,
+            `dask.delayed` objects or futures.
+        tilted: `tilted(shard, mean, covariance, key)` returns independent draws, one a row, of likelihood × N(mean,
+            covariance); or their exact (mean, covariance). Draws must outnumber d + 2.
+        key: random key; every partition has its own, the same in every round. A fixed one is used when None.
+        client: of a Dask cluster; without one, processes on this machine do the work.
+        asynchronous: take in answers as they come.
+        damping: the share of a step taken. Below 1 where draws are few or partitions pull apart.
+        tol: bound on the moment mismatch between q and every tilted distribution.
+        max_rounds: rounds at most.
+        max_seconds: stop after the round that passes this time.
+        callback: called with the state after every round.
+    """
+    began = time.perf_counter()
+    check_options(damping, tol, max_rounds, max_seconds)
+    if not callable(tilted):
+        raise TypeError(f"tilted must be a function of (shard, mean, covariance, key); found {type(tilted).__name__}.")
+    if not len(shards):
+        raise ValueError("shards must hold at least one partition; found none.")
+    vector, d = prior_of(prior)
+    keys = [np.asarray(jax.random.key_data(own)) for own in jax.random.split(key_or_fixed(key), len(shards))]
+    state, taken = Contributions.none(vector, len(shards), d), [Taken() for _ in shards]
+    noises = np.zeros(len(shards))
+
+    def result(status: Status, rounds: Rounds) -> Partitioned:
+        return Partitioned(
+            vector,
+            state.values.copy(),
+            d,
+            status,
+            rounds.residual,
+            float(noises.max()),
+            np.array(rounds.residuals),
+            state.shortened,
+            time.perf_counter() - began,
+        )
+
+    with client_or_local(client) as own, Team(own, [load_of(shard) for shard in shards]) as team:
+        team.load()
+
+        def note(number: int, found: Found) -> None:
+            noises[number] = found.noise
+
+        rounds = Rounds(
+            team,
+            state,
+            taken,
+            ask_tilted,
+            lambda number, cavity, _: Told(cavity, state.values[number], d, keys[number], tilted),
+            settled=lambda: True,
+            heard=lambda: None if callback is None else callback(result(Status.RUNNING, rounds)),
+            damping=damping,
+            tol=tol,
+            max_rounds=max_rounds,
+            deadline=None if max_seconds is None else began + max_seconds,
+            note=note,
+        )
+        try:
+            ended = rounds.as_they_come() if asynchronous else rounds.together()
+        except KeyboardInterrupt:
+            ended = Status.INTERRUPTED
+        return result(ended, rounds)
+
+
+def prior_of(prior: Any) -> tuple[np.ndarray, int]:
+    """The prior as a packed vector, and its dimension."""
+    if not (isinstance(prior, tuple | list) and len(prior) == 2):
+        raise TypeError(f"prior must be a pair (mean, covariance); found {type(prior).__name__}.")
+    mean, covariance = checks.array("prior mean", prior[0], (1,)), checks.array("prior covariance", prior[1], (2,))
+    if covariance.shape != (mean.size, mean.size) or factor_of(covariance) is None:
+        raise ValueError(f"prior covariance must be a positive definite ({mean.size}, {mean.size}) matrix.")
+    return from_moments(mean, covariance), mean.size
+
+
+def key_or_fixed(key: jax.Array | None) -> jax.Array:
+    """The key, or the one that is used where nobody gives any."""
+    if key is None:
+        return jax.random.key(0)
+    if not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
+        raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
+    return key
+
+
+def load_of(shard: Any) -> Callable[[str], Any]:
+    """How a partition is loaded."""
+
+    def load(name: str) -> Any:
+        given = dask.delayed(shard, pure=False)() if is_loader(shard) else shard
+        return dask.delayed(as_it_is, pure=False)(given, dask_key_name=name)
+
+    return load
+
+
+def as_it_is(shard: Any) -> Any:
+    """The partition."""
+    return shard
+
+
+@float64
+def ask_tilted(shard: Any, told: Told) -> Found:
+    """The user's moments of the tilted distribution, as a site: what they are beyond the cavity."""
+    cavity, d = moments(told.cavity, told.d), told.d
+    answer = told.tilted(shard, cavity.mean, cavity.covariance, jax.random.wrap_key_data(jnp.asarray(told.key)))
+    if isinstance(answer, tuple | list):
+        naturals, noise = from_moments(*checked_moments(answer, d)), 0.0
+    else:
+        naturals, noise = from_draws(answer, d)
+    q, found = moments(told.cavity + told.own, d), moments(naturals, d)
+    variance = np.diagonal(q.covariance)
+    away = np.abs(q.mean - found.mean) / np.sqrt(variance)
+    residual = float(np.maximum(away, np.abs(np.log(variance / np.diagonal(found.covariance)))).max())
+    site = naturals - told.cavity
+    negative = int(np.linalg.eigvalsh(unpack(site, d)[1])[0] < 0)
+    return Found(site, "", True, residual, negative, noise)
+
+
+def checked_moments(answer: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """(mean, covariance) as handed over."""
+    if len(answer) != 2:
+        raise ValueError(f"tilted must return draws or a pair (mean, covariance); found {len(answer)} things.")
+    mean, covariance = (np.asarray(part, float) for part in answer)
+    if mean.shape != (d,) or covariance.shape != (d, d) or factor_of(covariance) is None:
+        raise ValueError(
+            f"tilted must return a mean of shape ({d},) and a positive definite covariance of shape ({d}, {d}); "
+            f"found shapes {mean.shape} and {covariance.shape}."
+        )
+    return mean, covariance
+
+
+def from_draws(answer: Any, d: int) -> tuple[np.ndarray, float]:
+    """Packed natural parameters from draws, the precision unbiased for draws of a Gaussian; and the larger of the
+    standard errors, that of a log variance: √(2/(S − 1)).
+    """
+    draws = np.asarray(answer, float)
+    if draws.ndim != 2 or draws.shape[1] != d or not np.isfinite(draws).all():
+        raise ValueError(f"tilted must return finite draws of shape (S, {d}); found shape {draws.shape}.")
+    count = len(draws)
+    if count <= d + 2:
+        raise ValueError(f"tilted must return more than d + 2 = {d + 2} draws; found {count}.")
+    _, precision = unpack(from_moments(np.zeros(d), np.cov(draws, rowvar=False).reshape(d, d)), d)
+    precision *= (count - d - 2) / (count - 1)
+    return pack(precision @ draws.mean(axis=0), precision), float(np.sqrt(2 / (count - 1)))
