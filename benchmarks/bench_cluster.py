@@ -71,26 +71,32 @@ def kills(runs: int = 20, n: int = 20_000, d: int = 20, shards: int = 4) -> None
     """A worker killed at a random time in every run, each on a cluster of its own."""
     loads = [partial(shard, k, shards, n, d) for k in range(shards)]
     machine = fit_linear_machine(*in_one_place(shards, n, d), factor=FACTOR, method=EP())
-    rng, length = random.Random(0), 0.0
-    for number in range(-2, runs):  # the first two are undisturbed: one compiles, one is timed
+    rng, shortest, hits, number = random.Random(0), np.inf, 0, 0
+    while hits < runs:
+        number += 1
         with cluster.local_client(2) as client:
-            victim, when, killed = rng.choice(list(client.run(os.getpid).values())), rng.uniform(0, length), []
-            timer = threading.Timer(
-                when, lambda pid=victim, note=killed: (os.kill(pid, signal.SIGKILL), note.append(pid))
-            )
-            if number >= 0:
+            # The first two are undisturbed: one compiles, one tells how long a run takes at least.
+            victim, killed = rng.choice(list(client.run(os.getpid).values())), []
+            when = rng.uniform(0, 0.9 * shortest) if number > 2 else np.inf
+
+            def kill(pid: int = victim, note: list[int] = killed) -> None:
+                os.kill(pid, signal.SIGKILL)
+                note.append(pid)
+
+            timer = threading.Timer(when, kill)
+            if number > 2:
                 timer.start()
             began = time.perf_counter()
             fit = cluster.fit(loads, factor=FACTOR, client=client, asynchronous=number % 2 == 1)
             took, inside = time.perf_counter() - began, bool(killed)
             timer.cancel()
-            if number < 0:
-                length = 1.2 * took
-                print(f"undisturbed: {took:.1f} s, {difference(fit, machine)}", flush=True)
-                continue
-            kind, hit = "as they come" if number % 2 else "together", "killed" if inside else "ended before"
-            print(f"run {number} {kind}: {hit} at {when:.1f} s, {fit.status} after {took:.1f} s, ", end="")
-            print(f"{fit.rounds} rounds, {difference(fit, machine)}", flush=True)
+        hits += inside
+        shortest = min(shortest, took) if number > 1 else np.inf
+        kind, hit = "as they come" if number % 2 else "together", f"killed at {when:.1f} s" if inside else "undisturbed"
+        print(
+            f"{hits}. {kind}, {hit}: {fit.status} after {took:.1f} s, {fit.rounds} rounds, {difference(fit, machine)}"
+        )
+        sys.stdout.flush()
 
 
 def loopback() -> int:

@@ -6,8 +6,24 @@ except ImportError as error:
     raise ImportError("cavity.cluster needs Dask; install it with: pip install 'cavity[cluster]'.") from error
 
 from cavity.cluster.clients import local_client
+from cavity.cluster.fan_out import Failure, computed, map
 from cavity.cluster.fit import fit
+from cavity.cluster.graphs import infer_all
 from cavity.cluster.partitioned import Partitioned, partitioned
+from cavity.cluster.parts import GraphFit, infer_in_parts
 from cavity.cluster.result import Fit, load
 
-__all__ = ["Fit", "Partitioned", "fit", "load", "local_client", "partitioned"]
+__all__ = [
+    "Failure",
+    "Fit",
+    "GraphFit",
+    "Partitioned",
+    "computed",
+    "fit",
+    "infer_all",
+    "infer_in_parts",
+    "load",
+    "local_client",
+    "map",
+    "partitioned",
+]

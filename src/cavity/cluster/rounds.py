@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cavity.cluster.contributions import Contributions, Proposal
+from cavity.cluster.contributions import Proposal
 from cavity.cluster.team import Team
 from cavity.inference.status import Status
 
@@ -37,6 +37,18 @@ class Answered(Protocol):
     def negative(self) -> int: ...
 
 
+class Combined(Protocol):
+    """What all shards say together, on the client: `Contributions`, or another kind of messages."""
+
+    def cavity(self, number: int) -> np.ndarray:
+        """Everything but what shard `number` said."""
+        ...
+
+    def replace(self, proposals: dict[int, Proposal], damping: float) -> dict[int, float]:
+        """Put proposals in place of what shards said; the share of the step taken, by shard."""
+        ...
+
+
 @dataclasses.dataclass
 class Taken:
     """The proposal of a shard that the client has taken: its name, the share of it, the mismatch it met."""
@@ -56,7 +68,7 @@ class Rounds:
     """
 
     team: Team
-    state: Contributions
+    state: Combined
     taken: list[Taken]
     visit: Callable[..., Any]
     tell: Callable[[int, np.ndarray, Taken], Any]
@@ -89,6 +101,8 @@ class Rounds:
         """The damping, shortened while the mismatch grows: shards that answer each other's past may swing."""
         found, best = self.damping, float("inf")
         for residual in self.residuals:
+            if not np.isfinite(residual):
+                continue  # sites were lost and found again
             if residual > GROWTH * best:
                 found, best = max(SHORTEST, found / 2), residual
             best = min(best, residual)

@@ -167,9 +167,9 @@ def visit(shard: Shard, request: Request) -> Answer:
 
 
 @jax.jit
-def looked_at(problem: Problem, method: Method, sites: jax.Array) -> Report:
+def looked_at(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> Report:
     """Mismatch and scale of every site, at the cavity given with the problem."""
-    return measured(problem, method, untold(problem, method, Start((sites,))), jax.random.key(0))
+    return measured(problem, method, untold(problem, method, Start(sites)), jax.random.key(0))
 
 
 @float64
@@ -178,7 +178,7 @@ def measure_shard(shard: Shard, request: Request) -> Measurement:
     """The shard at the client's state; changes nothing. Without its sites there is nothing to measure: ∞."""
     rows, (sites, linked) = shard.rows, sites_of(shard, request)
     problem, method = problem_of(rows, request), EP(tol=request.tol).as_compiled()
-    report = looked_at(problem, method, jnp.asarray(sites))
+    report = looked_at(problem, method, (jnp.asarray(sites),))
     left_out, constant = rows.left_out > 0, 0.0
     if left_out.any():
         known = at_zero(rows.term, rows.data)[: len(rows.held)]

@@ -1,0 +1,70 @@
+"""Independent work on workers: in order, named, in double precision."""
+
+import numpy as np
+import pytest
+
+from cavity import cluster
+from cavity.factors import Clutter
+from cavity.graph import DiscreteGraph
+from cavity.models import posterior
+
+
+def square(number):
+    import jax.numpy as jnp
+
+    return float(jnp.asarray(1.0 + 1e-12 * number) - 1.0)
+
+
+def fails_at_two(number):
+    if number == 2:
+        raise OSError("no third file")
+    return number
+
+
+def test_results_come_in_order_and_in_double_precision(client):
+    found = cluster.map(square, range(5), client=client)
+    np.testing.assert_allclose(found, [1e-12 * k for k in range(5)], rtol=1e-3, atol=1e-20)
+
+
+def test_a_failure_names_its_item(client):
+    with pytest.raises(cluster.Failure, match="item 2: OSError: no third file") as caught:
+        cluster.map(fails_at_two, range(4), client=client)
+    assert caught.value.number == 2
+    with pytest.raises(cluster.Failure, match="the third: OSError"):
+        cluster.map(fails_at_two, range(4), client=client, names=["a", "b", "the third", "d"])
+
+
+def test_results_are_handed_over_as_they_come(client):
+    assert dict(cluster.computed(fails_at_two, [0, 1, 3], client)) == {0: 0, 1: 1, 2: 3}
+
+
+def network(weight: float) -> DiscreteGraph:
+    graph = DiscreteGraph([2, 2])
+    graph.add_factor([0, 1], [[weight, 1.0], [1.0, weight]])
+    graph.add_factor([0], [1.0, 3.0])
+    return graph
+
+
+def test_many_networks_are_solved_each_as_itself(client):
+    weights = [1.0, 2.0, 5.0]
+    found = cluster.infer_all([network(w) for w in weights], client=client)
+    for w, solution in zip(weights, found, strict=True):
+        joint = np.array([[w, 1.0], [3.0, 3.0 * w]])
+        np.testing.assert_allclose(solution.log_evidence, np.log(joint.sum()), rtol=1e-10)
+        np.testing.assert_allclose(solution.marginals, [joint.sum(1) / joint.sum(), joint.sum(0) / joint.sum()])
+
+
+def test_a_network_that_cannot_be_is_named(client):
+    impossible = DiscreteGraph([2])
+    impossible.add_factor([0], [0.0, 0.0])
+    with pytest.raises(cluster.Failure, match="problem 1"):
+        cluster.infer_all([network(1.0), impossible], client=client)
+
+
+def test_other_problems_can_be_sent_as_well(client):
+    problems = [posterior(Clutter(0.5, 10.0), np.array([y]), 0.0, 100.0) for y in (1.0, 2.0)]
+    found = cluster.infer_all(problems, client=client)
+    for y, solution in zip((1.0, 2.0), found, strict=True):
+        density = 0.5 * np.exp(-0.5 * y**2 / 101) / np.sqrt(2 * np.pi * 101)
+        clutter = 0.5 * np.exp(-0.5 * y**2 / 10) / np.sqrt(2 * np.pi * 10)
+        np.testing.assert_allclose(solution.log_evidence, np.log(density + clutter), rtol=1e-9)
