@@ -7,9 +7,9 @@ except ImportError as error:
 
 from cavity.cluster.clients import local_client
 from cavity.cluster.fan_out import Failure, computed, map
-from cavity.cluster.fit import fit
+from cavity.cluster.fitting import fit
 from cavity.cluster.graphs import infer_all
-from cavity.cluster.partitioned import Partitioned, partitioned
+from cavity.cluster.partitions import Partitioned, partitioned
 from cavity.cluster.parts import GraphFit, infer_in_parts
 from cavity.cluster.result import Fit, load
 

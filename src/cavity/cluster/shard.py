@@ -9,7 +9,7 @@ so a client that takes a share s of a step moves the contribution as the worker,
 
 import dataclasses
 import uuid
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,19 +25,27 @@ from cavity.models.machines.padding import padded_with_zeros
 from cavity.models.machines.record import at_zero
 from cavity.numerics.precision import float64
 from cavity.numerics.threads import one_blas_thread
-from cavity.posteriors.weight_gaussian import weights
+from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior, weights
 
-#: a visit ends when the mismatch it meets is this share of the one it began with, or of 1 where that is larger
-SHARE = 0.1
+#: a visit ends when the mismatch it meets is no larger
+SETTLED = 0.1
 #: sweeps of one visit at most, and of one that must find lost sites again
 MAX_SWEEPS, MAX_SWEEPS_ANEW = 30, 200
 
 
-class Held(NamedTuple):
-    """Sites of a shard: those the last visit began with, those it proposed, and the proposal's own name."""
+class Said(NamedTuple):
+    """Sites of a shard, one row (ν, τ) each, with what they say together: shift and precision, linear in them."""
 
-    base: np.ndarray
-    proposed: np.ndarray
+    sites: Any
+    shift: Any
+    precision: Any
+
+
+class Held(NamedTuple):
+    """What the last visit began with, what it proposed, and the proposal's own name."""
+
+    base: Said
+    proposed: Said
     token: str
 
 
@@ -70,7 +78,7 @@ class Answer(NamedTuple):
 
     naturals: the proposed contribution. residual: largest mismatch the first sweep met, between the global
     distribution as told and the shard's tilted ones. linked: whether the sites behind the present contribution were
-    there. negative: proposed sites of negative precision. trouble: visits to sites that could not be updated.
+    there. negative: proposed sites of negative precision.
     """
 
     naturals: np.ndarray
@@ -79,7 +87,6 @@ class Answer(NamedTuple):
     residual: float
     negative: int
     sweeps: int
-    trouble: int
 
 
 class Measurement(NamedTuple):
@@ -100,70 +107,86 @@ def shape_of(shard: Shard) -> tuple[int, int]:
     return len(shard.rows.held), shard.rows.d
 
 
-def sites_of(shard: Shard, request: Request) -> tuple[np.ndarray, bool]:
-    """The sites behind the shard's present contribution, and whether they are; flat ones where they were lost."""
-    held = shard.held
+def said_before(shard: Shard, request: Request) -> tuple[Said, bool]:
+    """What is behind the shard's present contribution, and whether it is; flat sites where it was lost."""
+    held, step = shard.held, request.step
     if request.token is not None and held is not None and held.token == request.token:
         # A whole step is the proposal itself: the difference would round.
-        whole = request.step == 1.0
-        return held.proposed if whole else held.base + request.step * (held.proposed - held.base), True
-    return np.zeros((len(shard.rows.X), 2)), request.token is None
+        if step == 1.0:
+            return held.proposed, True
+        return jax.tree.map(lambda old, new: old + step * (new - old), held.base, held.proposed), True
+    n, d = shard.rows.X.shape
+    return Said(np.zeros((n, 2)), np.zeros(d), np.zeros((d, d))), request.token is None
+
+
+class NaturalWeights(NamedTuple):
+    """`Weights` with the natural parameters they were made from."""
+
+    mean: jax.Array
+    covariance: jax.Array
+    log_partition: jax.Array
+    proper: jax.Array
+    shift: jax.Array
+    precision: jax.Array
+
+
+def natural_weights(shift: jax.Array, precision: jax.Array) -> NaturalWeights:
+    """The Gaussian with these natural parameters."""
+    return NaturalWeights(*weights(shift, precision), shift, precision)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeepsNaturals(WeightGaussian):
+    """The weight form whose q keeps what it was rebuilt from: what a shard says, without another pass over its rows."""
+
+    def refresh(self, prior: WeightPrior, groups: tuple[tuple[Any, jax.Array], ...]) -> Any:
+        (_, sites), rows = *groups, prior.rows
+        nu, tau = sites.T
+        return natural_weights(prior.shift + rows.T @ nu, prior.precision + rows.T @ (tau[:, None] * rows))
 
 
 def problem_of(rows: Rows, request: Request) -> Problem:
     """The shard's rows with the cavity as prior."""
-    return rows.problem(rows.term, *unpack(request.cavity, rows.d))
+    problem = rows.problem(rows.term, *unpack(request.cavity, rows.d))
+    return dataclasses.replace(problem, posterior=KeepsNaturals())
 
 
 @jax.jit
-def contribution(problem: Problem, sites: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(Xᵀν, Xᵀ diag(τ) X) of all copies of the sites."""
-    nu, tau = (problem.groups[0].copies[:, None] * sites).T
-    rows = problem.prior.rows
-    return rows.T @ nu, rows.T @ (tau[:, None] * rows)
+def swept(problem: Problem, method: Method, said: Said) -> tuple[Said, jax.Array]:
+    """One sweep of the loop from q = cavity × what was said; what is said then, and the mismatch met.
 
-
-@jax.jit
-def swept(
-    problem: Problem, method: Method, sites: jax.Array, own: tuple[jax.Array, jax.Array]
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array], jax.Array, jax.Array]:
-    """One sweep of the loop: sites, their contribution, the mismatch met, visits without an update.
-
-    own: the contribution of the sites before. The client needs contributions, which the loop only has inside q; with
-    the sweeps one by one they serve the next sweep as well, and no pass over the rows is made twice.
+    The sweeps are made one by one because only a rebuilt q tells what the sites say, and that serves the next sweep
+    as well: a sweep here costs what it costs in one place.
     """
-    state = untold(problem, method, Start((sites,)))
-    q = weights(problem.prior.shift + own[0], problem.prior.precision + own[1])
-    state = sweep(problem, method, state._replace(q=q), jax.random.key(0))
-    (found,), counts = state.sites, state.counts
-    return found, contribution(problem, found), state.residuals[0], counts.improper_cavity + counts.nonfinite
+    prior = problem.prior
+    q = natural_weights(prior.shift + said.shift, prior.precision + said.precision)
+    state = untold(problem, method, Start((said.sites,)))._replace(q=q)
+    state = sweep(problem, method, state, jax.random.key(0))
+    (sites,) = state.sites
+    return Said(sites, state.q.shift - prior.shift, state.q.precision - prior.precision), state.residuals[0]
 
 
 @float64
 @one_blas_thread()
 def visit(shard: Shard, request: Request) -> Answer:
-    """Sweeps over the shard against the cavity until it has mostly settled; the sites stay here.
+    """Sweeps over the shard against the cavity until it has mostly settled, one if it has; the sites stay here.
 
-    Each visit shall bring its mismatch down tenfold: less would leave early rounds without sense (a few parallel
-    sweeps from flat sites are far from anything), more is wasted while the other shards still move. Sites that were
-    lost are looked for to the end, so that what is replaced is replaced by the same.
+    A few parallel sweeps from flat sites are far from anything and nothing to combine; near the end more than one
+    would be wasted while the other shards still move. Sites that were lost are looked for to the end, so that what is
+    replaced is replaced by the same.
     """
-    rows, (sites, linked) = shard.rows, sites_of(shard, request)
+    rows, (base, linked) = shard.rows, said_before(shard, request)
     problem, method = problem_of(rows, request), EP(tol=request.tol).as_compiled()
-    base = sites = jnp.asarray(sites)
-    own = contribution(problem, sites)
-    first = residual = np.inf
-    trouble = count = 0
-    share, most = (SHARE, MAX_SWEEPS) if linked else (0.0, MAX_SWEEPS_ANEW)
-    while count < most and residual > max(share * min(first, 1.0), request.tol):
-        sites, own, met, left = swept(problem, method, sites, own)
-        residual, count, trouble = float(met), count + 1, trouble + int(left)
-        first = residual if count == 1 else first
+    said, met = jax.tree.map(jnp.asarray, base), []
+    enough, most = (max(SETTLED, request.tol), MAX_SWEEPS) if linked else (request.tol, MAX_SWEEPS_ANEW)
+    while len(met) < most and (not met or met[-1] > enough):
+        said, residual = swept(problem, method, said)
+        met.append(float(residual))
     token, d = uuid.uuid4().hex, rows.d
-    shard.held = Held(np.asarray(base), np.asarray(sites), token)
-    negative = int(np.sum(np.asarray(sites)[: len(rows.held), 1] < 0))
-    shift, precision = (np.asarray(part) for part in own)
-    return Answer(pack(shift[:d], precision[:d, :d]), token, linked, first, negative, count, trouble)
+    said = jax.tree.map(np.asarray, said)
+    shard.held = Held(base, said, token)
+    negative = int(np.sum(said.sites[: len(rows.held), 1] < 0))
+    return Answer(pack(said.shift[:d], said.precision[:d, :d]), token, linked, met[0], negative, len(met))
 
 
 @jax.jit
@@ -172,21 +195,28 @@ def looked_at(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) ->
     return measured(problem, method, untold(problem, method, Start(sites)), jax.random.key(0))
 
 
+@jax.jit
+def examined(problem: Problem, method: Method, sites: jax.Array) -> tuple[Report, tuple[jax.Array, jax.Array]]:
+    """The report of a shard's sites, and what they say, from the sites alone."""
+    (group,), rows = problem.groups, problem.prior.rows
+    nu, tau = (group.copies[:, None] * sites).T
+    return looked_at(problem, method, (sites,)), (rows.T @ nu, rows.T @ (tau[:, None] * rows))
+
+
 @float64
 @one_blas_thread()
 def measure_shard(shard: Shard, request: Request) -> Measurement:
     """The shard at the client's state; changes nothing. Without its sites there is nothing to measure: ∞."""
-    rows, (sites, linked) = shard.rows, sites_of(shard, request)
+    rows, (said, linked) = shard.rows, said_before(shard, request)
     problem, method = problem_of(rows, request), EP(tol=request.tol).as_compiled()
-    report = looked_at(problem, method, (jnp.asarray(sites),))
+    report, (shift, precision) = jax.tree.map(np.asarray, examined(problem, method, jnp.asarray(said.sites)))
     left_out, constant = rows.left_out > 0, 0.0
     if left_out.any():
         known = at_zero(rows.term, rows.data)[: len(rows.held)]
         constant = float(rows.left_out[left_out] @ known[left_out])
     held = padded_with_zeros(rows.held, len(rows.X))
-    shift, precision = (np.asarray(part) for part in contribution(problem, jnp.asarray(sites)))
     return Measurement(
-        mismatch=float(report.largest) if linked else np.inf,
+        mismatch=float(np.max(report.mismatch[0])) if linked else np.inf,
         log_scales=float(held @ np.asarray(report.log_scales[0])) + constant,
         improper=int(np.sum(report.improper[0])),
         nonfinite=int(np.sum(report.nonfinite[0])),
