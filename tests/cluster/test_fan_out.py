@@ -1,12 +1,16 @@
 """Independent work on workers: in order, named, in double precision."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from cavity import cluster
-from cavity.factors import Clutter
+from cavity.factors import Clutter, Probit
 from cavity.graph import DiscreteGraph
+from cavity.kernels import RBF
 from cavity.models import posterior
+from cavity.models.machines.kernel import fit_kernel_machine
 
 
 def square(number):
@@ -68,3 +72,17 @@ def test_other_problems_can_be_sent_as_well(client):
         density = 0.5 * np.exp(-0.5 * y**2 / 101) / np.sqrt(2 * np.pi * 101)
         clutter = 0.5 * np.exp(-0.5 * y**2 / 10) / np.sqrt(2 * np.pi * 10)
         np.testing.assert_allclose(solution.log_evidence, np.log(density + clutter), rtol=1e-9)
+
+
+def test_restarts_of_a_search_find_the_same_elsewhere(client):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 1))
+    y = np.where(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=20) > 0, 1.0, -1.0)
+    kernel = RBF(1.0, length_scale_bounds=(0.1, 10.0))
+    here, there = (
+        fit_kernel_machine(X, y, kernel=kernel, factor=Probit(), restarts=2, **keywords)
+        for keywords in ({}, {"mapped": partial(cluster.map, client=client)})
+    )
+    np.testing.assert_allclose(there.log_evidence, here.log_evidence, rtol=1e-9)
+    np.testing.assert_allclose(there.kernel.theta, here.kernel.theta, atol=1e-5)
+    assert len(there.history) == len(here.history)

@@ -29,7 +29,7 @@ from cavity.models.machines.record import (
     factor_from_spec,
     factor_spec,
 )
-from cavity.models.machines.search import Search, Watch, settled
+from cavity.models.machines.search import Mapped, Search, Watch, settled
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.precision import float64, is_far
 from cavity.numerics.threads import one_blas_thread
@@ -121,6 +121,7 @@ def fit_kernel_machine(
     deviations: Any = None,
     restarts: int = 0,
     seed: int = 0,
+    mapped: Mapped = map,
     progress: Callable[..., Any] | None = None,
     watch: Watch = None,
 ) -> KernelMachine:
@@ -129,6 +130,7 @@ def fit_kernel_machine(
     method: None is `Auto()` (`account.method` says what answered); any other is used alone.
     copies: how many equal observations a row stands for. exponents: the power its factor is raised to.
     deviations: of a normal prior on the kernel's theta around its start, one a number; None or infinite: flat.
+    mapped: makes the searches from all starts, `map` or what does the same elsewhere, as `cavity.cluster.map` does.
     progress: called with every `Evaluation` of the search. watch: called after every sweep of the last run.
     """
     began = time.perf_counter()
@@ -173,7 +175,7 @@ def fit_kernel_machine(
 
     search = Search(build, slope, method, hyper.log_prior, progress)
     vector, solution = settled(
-        search, hyper.start, hyper.limits, optimize=optimize, restarts=restarts, seed=seed, watch=watch
+        search, hyper.start, hyper.limits, optimize=optimize, restarts=restarts, seed=seed, watch=watch, mapped=mapped
     )
     own, likelihood, _ = hyper.split(vector)
     if search.history:

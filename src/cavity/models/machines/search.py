@@ -4,8 +4,10 @@ A run that did not reach a fixed point of EP has no gradient here, and the point
 bowl around the last good point, so it steps back towards it.
 """
 
+import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ NEARBY = 8
 BOWL = 1e3
 
 Watch = Callable[[Solution], Any] | None
+#: a function like `map`
+Mapped = Callable[[Callable[[np.ndarray], Any], list[np.ndarray]], Iterable[Any]]
 
 
 def rule_of(method: Rule | None) -> Rule:
@@ -131,23 +135,37 @@ def usable_start(search: Search, start: np.ndarray, bounds: np.ndarray) -> np.nd
     return start
 
 
-def maximise(search: Search, start: np.ndarray, bounds: np.ndarray, restarts: int, seed: int) -> Evaluation | None:
-    """The best point found from `start` and from `restarts` further ones drawn uniformly within the bounds."""
+def climbed(search: Search, bounds: np.ndarray, start: np.ndarray) -> tuple[list[dict[str, Any]], Evaluation | None]:
+    """History and best point of the climb from `start`. Climbs know nothing of each other and may be made anywhere."""
+    search = copy.copy(search)
+    search.history, search.last, search.best = [], None, None
+    first = usable_start(search, np.clip(start, bounds[:, 0], bounds[:, 1]), bounds)
+    # The first step of L-BFGS-B is as long as the gradient; scaled, it is about one unit of log parameters.
+    scale = 1.0 / max(1.0, float(np.linalg.norm(search(first)[1])))
+    minimize(
+        lambda vector, scale=scale: tuple(scale * part for part in search(vector)),
+        first,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"ftol": RELATIVE, "gtol": GRADIENT * scale, "maxiter": 100, "maxfun": 100},
+    )
+    return search.history, search.best
+
+
+def maximise(
+    search: Search, start: np.ndarray, bounds: np.ndarray, restarts: int, seed: int, mapped: Mapped = map
+) -> Evaluation | None:
+    """The best point found from `start` and from `restarts` further ones drawn uniformly within the bounds.
+
+    mapped: makes the climbs, `map` or what does the same elsewhere, such as `cavity.cluster.map`.
+    """
     rng = np.random.default_rng(seed)
     points = [start, *(rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts))]
-    for point in points:
-        search.last = None
-        first = usable_start(search, np.clip(point, bounds[:, 0], bounds[:, 1]), bounds)
-        # The first step of L-BFGS-B is as long as the gradient; scaled, it is about one unit of log parameters.
-        scale = 1.0 / max(1.0, float(np.linalg.norm(search(first)[1])))
-        minimize(
-            lambda vector, scale=scale: tuple(scale * part for part in search(vector)),
-            first,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"ftol": RELATIVE, "gtol": GRADIENT * scale, "maxiter": 100, "maxfun": 100},
-        )
+    for history, best in mapped(partial(climbed, search, bounds), points):
+        search.history += history
+        if best is not None and (search.best is None or best.target > search.best.target):
+            search.best = best
     return search.best
 
 
@@ -160,8 +178,9 @@ def settled(
     restarts: int = 0,
     seed: int = 0,
     watch: Watch = None,
+    mapped: Mapped = map,
 ) -> tuple[np.ndarray, Solution]:
     """The best point and a last run there, by the method's own tolerance; `start` where nothing is to be searched."""
-    best = maximise(search, start, bounds, restarts, seed) if optimize and start.size else None
+    best = maximise(search, start, bounds, restarts, seed, mapped) if optimize and start.size else None
     vector, warm = (start, None) if best is None else (best.vector, best.solution)
     return vector, solve(search.build(vector), rule_of(search.method), warm, watch)
