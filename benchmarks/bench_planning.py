@@ -111,26 +111,27 @@ def run(client: Any, loads: list[Any], asynchronous: bool, latency: float, slow:
     return Timed(marks[-1] - marks[0], len(marks) - 1, fit)
 
 
-def simulate(n: int = 20_480, d: int = 16, workers: int = 2, repeats: int = 3) -> None:
+def simulate(n: int = 20_480, d: int = 16, workers: int = 2, repeats: int = 5) -> None:
     """Predicted against measured: the model knows the undisturbed run, an empty question, and what is added."""
     sizes = [n + 64 * k for k in range(workers)]  # the first shard can be told from the others
     loads = [partial(shard, k, size, d) for k, size in enumerate(sizes)]
     with cluster.local_client(workers) as client:
         run(client, loads, False, 0.0, sizes[0], 1.0)
-        plain = [run(client, loads, False, 0.0, sizes[0], 1.0) for _ in range(repeats)]
-        base = statistics.median(own.seconds / own.rounds for own in plain)
-        overhead = statistics.median(empty_question(client, workers) for _ in range(20))
-        print(f"  undisturbed: {1e3 * base:.0f} ms a round, of which {1e3 * overhead:.0f} ms are Dask's")
         for latency, factor in ((0.1, 1.0), (0.4, 1.0), (0.0, 4.0), (0.2, 4.0)):
             for asynchronous in (False, True):
-                own = [run(client, loads, asynchronous, latency, sizes[0], factor) for _ in range(repeats)]
-                each = statistics.median(one.seconds / one.rounds for one in own)
-                predicted = base + latency + (factor - 1) * (base - overhead)
+                found, ratios = [], []
+                for _ in range(repeats):  # each beside an undisturbed one, because the load of the machine changes
+                    plain = run(client, loads, False, 0.0, sizes[0], 1.0)
+                    base, overhead = plain.seconds / plain.rounds, empty_question(client, workers)
+                    found.append(run(client, loads, asynchronous, latency, sizes[0], factor))
+                    predicted = base + latency + (factor - 1) * max(base - overhead, 0.0)
+                    ratios.append(found[-1].seconds / found[-1].rounds / predicted)
+                each = statistics.median(own.seconds / own.rounds for own in found)
                 kind = "as they come" if asynchronous else "together"
                 print(
                     f"  latency {1e3 * latency:.0f} ms, one worker {factor:.0f} times as slow, {kind}: "
-                    f"{own[0].rounds + 1} rounds, {1e3 * each:.0f} ms each, predicted {1e3 * predicted:.0f} "
-                    f"({each / predicted:.2f})",
+                    f"{found[0].rounds + 1} rounds, {1e3 * each:.0f} ms each, measured / predicted "
+                    f"{statistics.median(ratios):.2f} (from {min(ratios):.2f} to {max(ratios):.2f})",
                     flush=True,
                 )
     print(f"  load {os.getloadavg()[0]:.1f}")

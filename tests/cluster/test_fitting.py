@@ -99,17 +99,23 @@ def test_heavy_tails_give_negative_sites_and_the_same_answer_for_any_cut(client)
     np.testing.assert_allclose(fits[0].log_evidence, fits[1].log_evidence, atol=1e-6)
 
 
-def test_a_killed_worker_changes_nothing(reference):
-    loads = [partial(slowly, 0, 0.0), partial(slowly, 1, 0.0)]
-    with cluster.local_client(2) as own:
-        victims = list(own.run(os.getpid).values())
+def test_a_worker_that_joins_and_one_that_is_killed_change_nothing(reference):
+    loads, holders = [partial(slowly, k, 0.0) for k in range(2)], set()
+    with cluster.local_client(1) as own:
+        (first,) = own.run(os.getpid).values()
 
-        def kill_in_the_second_round(state):
-            if state.rounds == 2 and victims:
-                os.kill(victims.pop(), signal.SIGKILL)
+        def disturb(state):
+            if state.rounds == 1:
+                own.cluster.scale(2)
+                own.wait_for_workers(2)
+            if state.rounds == 3:
+                holders.update(
+                    worker for key, where in own.who_has().items() if "cavity-load" in str(key) for worker in where
+                )
+                os.kill(first, signal.SIGKILL)
 
-        fit = cluster.fit(loads, client=own, callback=kill_in_the_second_round)
-    assert len(victims) == 1
+        fit = cluster.fit(loads, client=own, callback=disturb)
+    assert len(holders) == 2  # who came late was given a shard
     assert_same(fit, reference)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from cavity import cluster
 from cavity.cluster.naturals import unpack
-from cavity.cluster.partitions import from_draws
+from cavity.cluster.tilted import from_draws
 from cavity.inference.status import Status
 
 RNG = np.random.default_rng(0)

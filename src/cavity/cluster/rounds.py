@@ -20,6 +20,8 @@ from cavity.inference.status import Status
 GROWTH = 4.0
 #: the shortest share of a step taken on that account
 SHORTEST = 1 / 16
+#: rounds without growth after which steps are doubled again
+CALM = 8
 
 
 class Answered(Protocol):
@@ -98,14 +100,20 @@ class Rounds:
 
     @property
     def step(self) -> float:
-        """The damping, shortened while the mismatch grows: shards that answer each other's past may swing."""
-        found, best = self.damping, float("inf")
+        """The damping, shortened when the mismatch grows and taken back when it no longer does.
+
+        Shards that answer each other's past may swing.
+        """
+        found, best, calm = self.damping, float("inf"), 0
         for residual in self.residuals:
             if not np.isfinite(residual):
                 continue  # sites were lost and found again
             if residual > GROWTH * best:
-                found, best = max(SHORTEST, found / 2), residual
-            best = min(best, residual)
+                found, best, calm = max(SHORTEST, found / 2), residual, 0
+            else:
+                best, calm = min(best, residual), calm + 1
+            if calm == CALM:
+                found, calm = min(self.damping, 2 * found), 0
         return found
 
     @property
@@ -151,12 +159,12 @@ class Rounds:
                     waiting, limit = set(everyone), self.record()
                 if self.residual <= self.tol or limit is not None:
                     continue  # wait for those still asked, then look
-                # Who has settled against this cavity waits until another shard has said something new.
-                again, idle = idle | {number}, set()
-                if self.taken[number].residual <= self.tol:
-                    again, idle = again - {number}, {number}
-                for other in again:
-                    self.ask(other)
+                # Who has settled against what it was told waits until another shard has moved.
+                idle.add(number)
+                if self.taken[number].residual > self.tol:
+                    for other in idle:
+                        self.ask(other)
+                    idle = set()
             if self.residual <= self.tol and self.settled():
                 return Status.CONVERGED
             if limit is not None:
