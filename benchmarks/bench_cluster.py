@@ -149,6 +149,9 @@ def speed(n: int = 120_000, d: int = 128, repeats: int = 5) -> None:
             machine = fit_linear_machine(*table, factor=FACTOR, method=EP())
             walls["one process"].append(time.perf_counter() - began)
             busy["one process"].append(time.process_time() - used)
+            print(
+                "  " + ", ".join(f"{name} {walls[name][-1]:.2f} s ({busy[name][-1]:.2f})" for name in walls), flush=True
+            )
         print(
             f"n = {n}, d = {d}: {difference(fit, machine)}; {fit.rounds} rounds, {machine.sweeps} sweeps in one place"
         )

@@ -5,7 +5,7 @@ try:
 except ImportError as error:
     raise ImportError("cavity.cluster needs Dask; install it with: pip install 'cavity[cluster]'.") from error
 
-from cavity.cluster.clients import local_client
+from cavity.cluster.clients import connected, local_client
 from cavity.cluster.fan_out import Failure, computed, map
 from cavity.cluster.fitting import fit
 from cavity.cluster.graphs import infer_all
@@ -19,6 +19,7 @@ __all__ = [
     "GraphFit",
     "Partitioned",
     "computed",
+    "connected",
     "fit",
     "infer_all",
     "infer_in_parts",

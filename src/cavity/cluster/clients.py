@@ -14,6 +14,9 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
 }
 
+#: seconds to wait for a scheduler
+CONNECT = 10
+
 
 @contextmanager
 def local_client(workers: int | None = None) -> Iterator[Client]:
@@ -33,6 +36,14 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
         Client(cluster) as client,
     ):
         yield client
+
+
+def connected(address: str) -> Client:
+    """A client of the scheduler at this address; an OSError with one sentence where there is none."""
+    try:
+        return Client(address, timeout=CONNECT)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise OSError(f"There is no Dask scheduler at {address!r}: {' '.join(str(error).split())}") from None
 
 
 @contextmanager
