@@ -4,13 +4,18 @@ from functools import partial
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from cavity import cluster
+from cavity.cli.app import app
+from cavity.experiments import Config, Experiment, Outcome, run
+from cavity.experiments.base import make_unit
 from cavity.factors import Clutter, Probit
 from cavity.graph import DiscreteGraph
 from cavity.kernels import RBF
 from cavity.models import posterior
 from cavity.models.machines.kernel import fit_kernel_machine
+from cavity.reports import figure
 
 
 def square(number):
@@ -72,6 +77,46 @@ def test_other_problems_can_be_sent_as_well(client):
         density = 0.5 * np.exp(-0.5 * y**2 / 101) / np.sqrt(2 * np.pi * 101)
         clutter = 0.5 * np.exp(-0.5 * y**2 / 10) / np.sqrt(2 * np.pi * 10)
         np.testing.assert_allclose(solution.log_evidence, np.log(density + clutter), rtol=1e-9)
+
+
+def unit_value(unit, config):
+    if unit.name == "unit-7":
+        raise OSError("no data")
+    return {"value": 1.5 * unit.options["k"]}
+
+
+def experiment(count):
+    return Experiment(
+        name="toy",
+        document="none",
+        title="A toy",
+        claim="One and one is two.",
+        units=lambda config: [make_unit(config, k, f"unit-{k}", k=k) for k in range(count)],
+        run_unit=unit_value,
+        summarise=lambda results, config: Outcome(
+            (), {"total": sum(row["value"] for row in results.values())}, "holds", "It is so."
+        ),
+        draw=lambda results, outcome, config: figure()[0],
+    )
+
+
+def test_units_of_an_experiment_are_worked_out_elsewhere_and_kept_here(client, tmp_path):
+    computed = partial(cluster.computed, client=client)
+    record = run(experiment(4), Config(), tmp_path, quiet=True, computed=computed)
+    assert record.result["numbers"]["total"] == 9.0 and record.units_run == 4
+    assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 4
+    # A unit that fails is named; what was finished before stays in the ledger and is not done again.
+    with pytest.raises(cluster.Failure, match="unit-7: OSError: no data"):
+        run(experiment(8), Config(), tmp_path, quiet=True, computed=computed)
+    assert run(experiment(4), Config(), tmp_path, quiet=True, computed=computed).units_run == 0
+
+
+def test_an_address_without_a_scheduler_is_said(monkeypatch):
+    monkeypatch.setattr("cavity.cluster.clients.CONNECT", 0.5)
+    with pytest.raises(OSError, match=r"There is no Dask scheduler at .tcp://127\.0\.0\.1:1"):
+        cluster.connected("tcp://127.0.0.1:1")
+    said = CliRunner().invoke(app, ["reproduce", "thesis-3-2", "--quick", "--cluster", "tcp://127.0.0.1:1"])
+    assert said.exit_code == 2 and "There is no Dask scheduler" in said.stderr
 
 
 def test_restarts_of_a_search_find_the_same_elsewhere(client):

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from cavity.cli.infer import infer
 from cavity.cli.predict import predict
 from cavity.cli.select import select
 from cavity.experiments import REGISTRY, Config, Interrupted, default_folder, run, run_series, write_record
+from cavity.experiments.runner import Computed
 from cavity.reports import Table, show
 
 #: in the place of an experiment: only the page about those that were run
@@ -88,6 +90,9 @@ def reproduce(
         typer.Option(min=1, help="With --all: experiments at a time (quick: all cores; full: one, for the times)."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the results (./cavity-results/NAME).")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler whose workers do the work.")
+    ] = None,
 ) -> None:
     """Run an experiment of a document: figure, tables, numbers and a verdict. An interrupted run goes on by itself."""
     console = Console()
@@ -104,6 +109,9 @@ def reproduce(
     folder = default_folder("all" if name in (None, RECORD) else name, config) if out is None else out
     if folder.exists() and not folder.is_dir():
         fail(f"--out must name a folder; {folder} is a file.")
+    if scheduler is not None and (jobs is not None or name == RECORD):
+        fail("--cluster does not go with --jobs or record.")
+    computed = None if scheduler is None else on_cluster(scheduler)
     try:
         if name == RECORD:
             if not folder.is_dir():
@@ -111,14 +119,24 @@ def reproduce(
             console.print(f"written: {write_record(folder)}", soft_wrap=True)
         elif name is None:
             processes = jobs or (os.cpu_count() or 1 if quick else 1)
-            ended = run_series(list(REGISTRY), config, folder, console, processes)
+            ended = run_series(list(REGISTRY), config, folder, console, processes, computed)
             raise typer.Exit(int(any(each.trouble for each in ended)))
         else:
-            run(REGISTRY[name], config, folder, console)
+            run(REGISTRY[name], config, folder, console, computed=computed)
     except Interrupted as stopped:
         fail(str(stopped), 130)
     except OSError as error:
         fail(f"The results could not be written to {folder}: {error.strerror or error}.")
+
+
+def on_cluster(address: str) -> Computed:
+    """What works units out on the workers of the scheduler at this address."""
+    try:
+        from cavity.cluster import computed, connected
+
+        return partial(computed, client=connected(address))
+    except (ImportError, OSError, ValueError) as error:
+        fail(str(error))
 
 
 def unknown_experiment(name: str) -> str:

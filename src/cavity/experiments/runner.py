@@ -11,8 +11,9 @@ Only a full run has a verdict: a quick one shows that everything works, on too l
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,10 @@ class Interrupted(Exception):
             f"Stopped after {done} of {total} {what}. "
             f"Run the same command again to go on from there (kept in {folder})."
         )
+
+
+#: works out a function of every item, `names` for the error that names one: (number, value) as they are finished
+Computed = Callable[..., Iterator[tuple[int, Any]]]
 
 
 class Record(NamedTuple):
@@ -99,11 +104,13 @@ def run(
     folder: str | Path | None = None,
     console: Console | None = None,
     quiet: bool = False,
+    computed: Computed | None = None,
 ) -> Record:
     """Run what is not yet in the ledger, then summarise, draw and write.
 
     folder: ./cavity-results/<name> unless given, with the size behind the name when it is not a full run.
     quiet: no progress and no tables on the console.
+    computed: works units out elsewhere, such as `cavity.cluster.computed` with its client; the ledger is written here.
     """
     target = default_folder(experiment.name, config) if folder is None else Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -116,12 +123,11 @@ def run(
         console.print(Text(f"Going on from {len(done)} of {len(units)} units finished before."))
     with UnitProgress(experiment.name, len(units), len(done), console, quiet) as progress:
         try:
-            for unit in missing:
-                progress.begin(unit.name)
-                began = time.perf_counter()
-                with jax.enable_x64(True):
-                    result = plain(experiment.run_unit(unit, config))
-                seconds = time.perf_counter() - began
+            work = partial(timed, experiment.run_unit, config)
+            here = ((number, work(unit)) for number, unit in enumerate(announced(missing, progress)))
+            found = here if computed is None else computed(work, missing, names=[unit.name for unit in missing])
+            for number, (result, seconds) in found:
+                unit = missing[number]
                 ledger.append(unit, result, seconds)
                 done[unit.name] = {"result": result, "seconds": seconds}
                 progress.finish()
@@ -134,6 +140,21 @@ def run(
     if not quiet:
         report(experiment, config, record, console)
     return record
+
+
+def announced(units: list[Unit], progress: UnitProgress) -> Iterator[Unit]:
+    """The units, each shown when it begins."""
+    for unit in units:
+        progress.begin(unit.name)
+        yield unit
+
+
+def timed(run_unit: Callable[[Unit, Config], Any], config: Config, unit: Unit) -> tuple[Any, float]:
+    """The result of a unit as JSON can hold it, and its seconds."""
+    began = time.perf_counter()
+    with jax.enable_x64(True):
+        result = plain(run_unit(unit, config))
+    return result, time.perf_counter() - began
 
 
 def judged(outcome: Outcome, config: Config) -> Outcome:

@@ -20,7 +20,7 @@ from rich.text import Text
 from cavity.experiments.base import Config
 from cavity.experiments.record import record_page
 from cavity.experiments.registry import REGISTRY
-from cavity.experiments.runner import Interrupted, run
+from cavity.experiments.runner import Computed, Interrupted, run
 from cavity.reports import Table, UnitProgress, show
 
 RECORD = "record.md"
@@ -35,16 +35,25 @@ class Ended(NamedTuple):
     trouble: str = ""
 
 
-def run_series(names: Sequence[str], config: Config, folder: Path, console: Console, processes: int = 1) -> list[Ended]:
+def run_series(
+    names: Sequence[str],
+    config: Config,
+    folder: Path,
+    console: Console,
+    processes: int = 1,
+    computed: Computed | None = None,
+) -> list[Ended]:
     """Run the experiments named, each in its own folder below `folder`, then write the record.
 
-    processes: how many run at a time. What is in the ledgers is not run again.
+    processes: how many run at a time. What is in the ledgers is not run again. computed: as for `run`, one at a time.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ended: list[Ended] = []
     with UnitProgress("experiments", len(names), 0, console) as progress:
-        one_by_one = processes == 1
-        endings = in_turn(names, config, folder) if one_by_one else side_by_side(names, config, folder, processes)
+        one_by_one = processes == 1 or computed is not None
+        endings = (
+            in_turn(names, config, folder, computed) if one_by_one else side_by_side(names, config, folder, processes)
+        )
         try:
             for each in endings:
                 ended.append(each)
@@ -61,10 +70,10 @@ def run_series(names: Sequence[str], config: Config, folder: Path, console: Cons
     return ended
 
 
-def in_turn(names: Sequence[str], config: Config, folder: Path) -> Generator[Ended]:
+def in_turn(names: Sequence[str], config: Config, folder: Path, computed: Computed | None) -> Generator[Ended]:
     """One at a time, in this process."""
     for name in names:
-        yield run_one(name, config, folder)
+        yield run_one(name, config, folder, computed)
 
 
 def side_by_side(names: Sequence[str], config: Config, folder: Path, processes: int) -> Generator[Ended]:
@@ -81,11 +90,11 @@ def side_by_side(names: Sequence[str], config: Config, folder: Path, processes: 
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def run_one(name: str, config: Config, folder: Path) -> Ended:
+def run_one(name: str, config: Config, folder: Path, computed: Computed | None = None) -> Ended:
     """One experiment of the registry; an error becomes its sentence."""
     began = time.perf_counter()
     try:
-        record = run(REGISTRY[name], config, folder / name, quiet=True)
+        record = run(REGISTRY[name], config, folder / name, quiet=True, computed=computed)
     except Interrupted:
         raise KeyboardInterrupt from None
     except Exception as error:
