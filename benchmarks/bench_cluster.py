@@ -126,7 +126,7 @@ def wire(d: int = 100, n: int = 20_000, workers: int = 2) -> None:
         )
 
 
-def speed(n: int = 120_000, d: int = 128, repeats: int = 5) -> None:
+def speed(n: int = 160_000, d: int = 64, repeats: int = 5) -> None:
     """One worker, two workers and one process without a cluster, in turn; data are loaded before the clock starts.
 
     Wall time says what a shared machine leaves of the gain, processor time of the busiest process what it would be.
