@@ -66,28 +66,41 @@ def stream_linear_machines(
     Returns:
         The machines, and the reader, which knows the columns.
     """
-    method, factor = streamed(method), as_numbers(factor)
+    factor = as_numbers(factor)
     reader = Reader(source_of(batches), features, observed, factor.check, row_weights)
     files = files_of(checkpoint, every, resume, reader.source.again)
+    run, interrupted = run_over(reader, factor, prior_variance, method, files, watch)
+    variance = np.atleast_1d(np.asarray(prior_variance, float))
+    return [machine_of(run, course, variance, interrupted) for course in run.at.courses], reader
+
+
+def run_over(
+    reader: Reader,
+    factor: Factor,
+    prior_variance: Any,
+    method: Rule | None,
+    files: Files | None,
+    watch: Callable[[Told], Any] | None,
+) -> tuple[Run, bool]:
+    """A run over all rows of a reader, and whether it was interrupted."""
+    rule = streamed(method)
     if not reader.source.again:
-        method = ADF(schedule=method.schedule, projection=method.projection)
+        rule = ADF(schedule=rule.schedule, projection=rule.projection)
     first = reader.first()
     d = first.X.shape[1]
     precision = np.eye(feature_bucket(d))
     precision[:d, :d] = weight_precision(prior_variance, d)
     prior = Sums(jnp.zeros(len(precision)), jnp.asarray(precision), jnp.zeros(()))
-    run = Run(reader, first, factor, prior, method)
+    run = Run(reader, first, factor, prior, rule)
     if files is not None:
         run.keep(files)
-    interrupted = False
     try:
         run.go(watch)
     except KeyboardInterrupt:
         if not run.at.position and not run.at.sweep:
             raise  # nothing has been learned that could be handed back
-        interrupted = True
-    variance = np.atleast_1d(np.asarray(prior_variance, float))
-    return [machine_of(run, course, variance, interrupted) for course in run.at.courses], reader
+        return run, True
+    return run, False
 
 
 def streamed(method: Rule | None) -> Method:

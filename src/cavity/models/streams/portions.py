@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cavity.kernels.basis import Spanned
 from cavity.models.merging import split
 from cavity.models.streams.sources import Piece, Source
 from cavity.numerics.checks import LARGEST
@@ -19,12 +20,18 @@ class Portion(NamedTuple):
     """Rows that are visited by one call of a compiled program.
 
     number: of the portion. X: (rows, features). y: (machines, rows), what each machine observes. weights: (rows,).
+    residual: the variance that features leave of a row's latent; None where they leave none.
     """
 
     number: int
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray
+    residual: np.ndarray | None = None
+
+    def data(self, machine: int) -> Any:
+        """What a machine observes, with the residuals where there are any."""
+        return self.y[machine] if self.residual is None else (self.y[machine], self.residual)
 
     def split(self) -> tuple[np.ndarray, np.ndarray | None]:
         """(copies, exponents) of the rows: w copies, or ⌈w⌉ of a power, and none of what weighs nothing."""
@@ -44,7 +51,8 @@ class Portion(NamedTuple):
 class Reader:
     """Reads a source.
 
-    features: from an array of inputs to one of features, row by row; None for the inputs themselves.
+    features: from an array of inputs to one of features, row by row, or to these and residuals (`Spanned`); None for
+        the inputs themselves.
     observed: from y to what the machines observe, (machines, rows), not a number for a label nobody knows; None for one
         machine that observes y. check: refuses observations in one sentence.
     row_weights: from y to factors on the weights of the rows; None for none.
@@ -53,7 +61,7 @@ class Reader:
     """
 
     source: Source
-    features: Callable[[np.ndarray], np.ndarray] | None = None
+    features: Callable[[np.ndarray], Any] | None = None
     observed: Callable[[np.ndarray], np.ndarray] | None = None
     check: Callable[[np.ndarray], None] | None = None
     row_weights: Callable[[np.ndarray], np.ndarray] | None = None
@@ -61,6 +69,7 @@ class Reader:
     names: list[str] | None = None
     width: int | None = None
     size: int = PORTION
+    leaves_residuals: bool = False
     begun: Iterator[Portion] | None = None
 
     def first(self) -> Portion:
@@ -99,11 +108,11 @@ class Reader:
 
     def portion(self, start: int, parts: tuple[np.ndarray, ...]) -> Portion:
         """The portion that begins with row `start`, of rows, observations by column and weights."""
-        X, observed, weights = parts
-        return Portion(start // self.size, X, observed.T, weights)
+        X, observed, weights, residual = parts
+        return Portion(start // self.size, X, observed.T, weights, residual if self.leaves_residuals else None)
 
-    def table(self, piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Features, observations (one column a machine) and weights of some rows; refused where one is bad."""
+    def table(self, piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Features, observations (one column a machine), weights, residuals of some rows; refused where one is bad."""
         X = self.inputs(piece)
         y = np.asarray(piece.y)
         if y.ndim != 1:
@@ -130,9 +139,14 @@ class Reader:
         if (bad := ~(np.isfinite(weights) & (weights >= 0))).any():
             row = int(bad.argmax())
             raise ValueError(f"weights must be finite and not negative; found {weights[row]} in {piece.place(row)}.")
+        residual = np.zeros(len(X))
         if self.features is not None:
             try:
-                X = np.asarray(self.features(X), float)
+                made = self.features(X)
+                if isinstance(made, Spanned):
+                    made, residual = made
+                    self.leaves_residuals = True
+                X, residual = np.asarray(made, float), np.asarray(residual, float)
             except ValueError as error:
                 raise ValueError(f"{piece.name}: {error}") from None
             if X.ndim != 2 or len(X) != len(observed.T):
@@ -143,7 +157,7 @@ class Reader:
             self.width, self.size = width, max(PORTION, 1 << (ROWS_PER_FEATURE * width - 1).bit_length())
         if width != self.width:
             raise ValueError(f"features of {piece.name} have {width} columns; the first rows had {self.width}.")
-        return X, observed.T, weights
+        return X, observed.T, weights, residual
 
     def inputs(self, piece: Piece) -> np.ndarray:
         """The rows of X as an array of numbers, if they are like the first ones."""

@@ -159,7 +159,7 @@ class Run:
         for number, course in enumerate(at.courses):
             if course.stage == "done":
                 continue
-            rows = Rows.of(portion.X, portion.y[number], copies, exponents, self.factor, self.padded)
+            rows = Rows.of(portion.X, portion.data(number), copies, exponents, self.factor, self.padded)
             schedule = course.schedule(self.method, start if at.rows is None else at.rows, self.d)
             method = dataclasses.replace(self.compiled, schedule=schedule)
             key = derived(self.key, schedule.random, portion.number)
