@@ -19,20 +19,21 @@ import numpy as np
 from distributed import Client
 
 from cavity.cluster.clients import client_or_local
+from cavity.cluster.combined import Combined
 from cavity.cluster.contributions import Contributions
-from cavity.cluster.naturals import Moments, factor_of, from_moments, moments
+from cavity.cluster.naturals import factor_of, from_moments
 from cavity.cluster.options import check_options
 from cavity.cluster.rounds import Rounds, Taken
 from cavity.cluster.shards import is_loader
 from cavity.cluster.team import Team
 from cavity.cluster.tilted import Found, Tilted, Told, ask_tilted
-from cavity.inference.status import FIXED_POINTS, Status
+from cavity.inference.status import Status
 from cavity.numerics import checks
 from cavity.numerics.precision import float64
 
 
 @dataclasses.dataclass(frozen=True)
-class Partitioned:
+class Partitioned(Combined):
     """q(w) from partitions, with the account of the run.
 
     Attributes:
@@ -45,7 +46,6 @@ class Partitioned:
 
     prior: np.ndarray
     contributions: np.ndarray
-    d: int
     status: Status
     mismatch: float
     noise: float
@@ -53,30 +53,10 @@ class Partitioned:
     shortened: int
     seconds: float
 
-    @property
-    def q(self) -> Moments:
-        """Mean, covariance and log normaliser."""
-        return moments(self.prior + self.contributions.sum(axis=0), self.d)
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean of w."""
-        return self.q.mean
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """Covariance of w."""
-        return self.q.covariance
-
-    @property
-    def converged(self) -> bool:
-        """Whether the moments agreed within the tolerance."""
-        return self.status in FIXED_POINTS
-
     def __str__(self) -> str:
         drawn = f", standard error of the draws {self.noise:.1e}" if self.noise else ""
         return (
-            f"{self.status} after {len(self.residuals)} rounds over {len(self.contributions)} partitions, "
+            f"{self.status} after {self.rounds} rounds over {len(self.contributions)} partitions, "
             f"mismatch {self.mismatch:.1e}{drawn}. {self.status.sentence}"
         )
 
@@ -128,7 +108,6 @@ def partitioned(
         return Partitioned(
             vector,
             state.values.copy(),
-            d,
             status,
             rounds.residual,
             float(noises.max()),

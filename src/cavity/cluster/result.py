@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from cavity import storage
-from cavity.cluster.naturals import Moments, moments, unpack
+from cavity.cluster.combined import Combined
+from cavity.cluster.naturals import unpack
 from cavity.factors.base import Factor
-from cavity.inference.status import FIXED_POINTS, Status
+from cavity.inference.status import Status
 from cavity.models.machines.linear import LinearMachine
 from cavity.models.machines.record import Account, factor_from_spec, factor_spec
 
@@ -21,7 +22,7 @@ TEXTS = ("mismatch", "balance")
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit:
+class Fit(Combined):
     """q(w) = N(mean, covariance) from shards, with the account of the run.
 
     Attributes:
@@ -46,41 +47,6 @@ class Fit:
     shortened: int
     balance: float
     seconds: float
-
-    @property
-    def q(self) -> Moments:
-        """Mean, covariance and log normaliser of the weights."""
-        return moments(self.naturals, self.d)
-
-    @property
-    def d(self) -> int:
-        """Number of weights: of d + d(d + 1)/2 packed numbers."""
-        return round(np.sqrt(2 * self.prior.size + 2.25) - 1.5)
-
-    @property
-    def naturals(self) -> np.ndarray:
-        """Packed natural parameters of q."""
-        return self.prior + self.contributions.sum(axis=0)
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean of the weights."""
-        return self.q.mean
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """Covariance of the weights."""
-        return self.q.covariance
-
-    @property
-    def rounds(self) -> int:
-        """Rounds made."""
-        return len(self.residuals)
-
-    @property
-    def converged(self) -> bool:
-        """Whether a fixed point of EP was reached."""
-        return self.status in FIXED_POINTS
 
     def machine(self) -> LinearMachine:
         """The fitted machine: it predicts, is stored and goes on with new rows like one fitted in one place.
