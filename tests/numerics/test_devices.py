@@ -1,5 +1,6 @@
 """Too large a problem is refused with its size, the limit and what would fit, before anything is allocated."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,22 @@ from cavity.numerics import devices
 def test_what_fits_is_not_refused():
     devices.check_room("It", 10, lambda n: 8.0 * n, "Take less.")
     assert devices.room() > 1e8
+
+
+def test_the_device_is_known_while_a_program_is_traced():
+    seen = []
+    jax.jit(lambda x: seen.append((devices.is_accelerator(), devices.room())) or x)(np.zeros(2))
+    assert seen == [(devices.is_accelerator(), devices.room())]
+
+
+def test_a_problem_can_be_made_inside_a_program():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.ones(20)
+
+    def evidence(scale):
+        K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1)) * scale + np.eye(20)
+        return cv.infer(cv.models.latent_gaussian(y, cv.factors.Probit(), kernel_matrix=K), cv.EP()).log_evidence
+
+    np.testing.assert_allclose(jax.jit(evidence)(2.0), evidence(2.0), rtol=1e-12)
 
 
 def test_a_refusal_says_what_would_fit(monkeypatch):

@@ -126,7 +126,7 @@ def kernel_schedule(n: int) -> Schedule:
     The sites of a block are visited together, from the same q; they are few enough that it takes hardly more sweeps.
     """
     width = window_sizes(n)[0]
-    return Blocks(width if width % 2 else width // 2) if is_accelerator() and n >= MANY_LATENTS else InOrder()
+    return Blocks(width if width % 2 else width // 2) if n >= MANY_LATENTS and is_accelerator() else InOrder()
 
 
 def check_kernel_room(n: int) -> None:
@@ -178,7 +178,7 @@ def weight_schedule(n: int, d: int) -> Schedule:
     """
     if n >= max(MANY, MANY_PER_WEIGHT * d):
         return Parallel()
-    return Blocks(-(-n // BLOCKS)) if is_accelerator() and n >= MANY_LATENTS else InOrder()
+    return Blocks(-(-n // BLOCKS)) if n >= MANY_LATENTS and is_accelerator() else InOrder()
 
 
 def observed(leaf: Any) -> Any:

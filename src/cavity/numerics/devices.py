@@ -4,12 +4,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 
 def device() -> Any:
     """The device on which new arrays are made: JAX's default, or that of `jax.default_device`."""
-    (found,) = jnp.zeros(()).devices()
+    with jax.ensure_compile_time_eval():  # also while a program is traced
+        (found,) = jnp.zeros(()).devices()
     return found
 
 
