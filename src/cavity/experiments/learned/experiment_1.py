@@ -57,8 +57,8 @@ def data(seed: int, setting: str, size: str) -> Data:
     """Messages of 20 problems, the first five sweeps of each, in both labellings."""
     config = Config(size, seed)  # type: ignore[arg-type]
     d, n = SETTINGS[setting]
-    problems = collected(seed, d, config.pick(n, n, 40), config.pick(20, 10, 5))
-    rows = split(seed, problems, config.pick(5000, 1500, 120), config.pick(3000, 1000, 60))
+    problems = collected(seed, d, config.pick(n, 100, 40), config.pick(20, 10, 5))
+    rows = split(seed, problems, config.pick(5000, 400, 120), config.pick(3000, 200, 60))
     draws = config.pick(100_000, 20_000, 2000)
     first, second = jax.random.split(jax.random.key(seed))
     sampled = by_sampler(first, rows[0], draws), by_sampler(second, rows[1], draws)
@@ -104,7 +104,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
 
 def by_default(name: str, given: Data, unit: Unit, config: Config) -> Predictor:
     """The default operator with labels of some kind; a thousand of the training messages are enough for it."""
-    rows = np.arange(min(config.pick(1000, 500, 60), len(given.exact[0].cavities)))
+    rows = np.arange(min(config.pick(1000, 200, 60), len(given.exact[0].cavities)))
     output = OUTPUTS[unit.options["output"]]
     if name == QUADRATURE:
         return asking(default_operator(given.exact[0].at(rows)), output)

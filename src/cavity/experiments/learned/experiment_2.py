@@ -57,8 +57,8 @@ def curve(name: str, count: int) -> np.ndarray:
 def training(seed: int, size: str) -> Labelled:
     """The messages operators are trained with, those of experiment 1."""
     config = Config(size, seed)  # type: ignore[arg-type]
-    problems = collected(seed, 10, config.pick(400, 400, 40), config.pick(20, 10, 5))
-    return labelled(split(seed, problems, config.pick(5000, 1500, 120), 1)[0])
+    problems = collected(seed, 10, config.pick(400, 100, 40), config.pick(20, 10, 5))
+    return labelled(split(seed, problems, config.pick(5000, 400, 120), 1)[0])
 
 
 def units(config: Config) -> list[Unit]:
@@ -95,7 +95,7 @@ def asked(unit: Unit, config: Config, labels: Labelled, cavities: np.ndarray) ->
             regression_parameters(FAMILY, cavities)
         )
         return variances[:, 0], np.asarray(jax.vmap(target.back)(jnp.asarray(cavities), jnp.asarray(means)))
-    rows = np.arange(min(config.pick(1000, 500, 60), len(labels.cavities)))
+    rows = np.arange(min(config.pick(1000, 200, 60), len(labels.cavities)))
     doubt, projected = doubts(default_operator(labels.at(rows)), cavities)
     return np.maximum(doubt, 1e-40), slices_of(projected, Z)
 

@@ -37,7 +37,7 @@ TEST = 10_000
 
 def problem(config: Config, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(X, y, w) of one problem; w is the same for all."""
-    d, n = config.pick(20, 20, 4), config.pick(300, 300, 40)
+    d, n = config.pick(20, 20, 4), config.pick(300, 100, 40)
     w = np.random.default_rng([config.seed, d]).normal(size=d)
     rng = np.random.default_rng([config.seed, d, number + 1])
     X = rng.normal(size=(n, d))
@@ -50,7 +50,7 @@ def units(config: Config) -> list[Unit]:
 
 def run_unit(unit: Unit, config: Config) -> dict:
     """All problems in sequence with one operator; sampling does the first only."""
-    draws = config.pick(500_000, 100_000, 2000)
+    draws = config.pick(500_000, 20_000, 2000)
     if unit.name == SAMPLING:
         return {"seconds": sampling_seconds(config, draws)}
     if unit.name == FAR:
@@ -61,7 +61,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
     sweeps = None if unit.name == DEFAULT else SWEEPS + 1
     found: dict[str, list] = {name: [] for name in ("consults", "audits", "log_kl", "error", "exact_error", "seconds")}
     trace: list[float] = []
-    for number in range(config.pick(30, 6, 3)):
+    for number in range(config.pick(30, 4, 3)):
         X, y, w = problem(config, number)
         exact = run_ep(X, y, SWEEPS if sweeps else 50)
         # Watching costs time of its own: problems are watched, or timed.

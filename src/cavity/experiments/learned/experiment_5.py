@@ -45,7 +45,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
     """All sets in sequence with one operator."""
     sets = SMALL_SETS if config.size == "tiny" else SETS
     settings = Settings(40, 60) if config.size == "tiny" else ONLINE
-    draws = config.pick(500_000, 100_000, 2000)
+    draws = config.pick(500_000, 20_000, 2000)
     factor = default() if unit.name == DEFAULT else paper(config.pick(FIRST, FIRST, 30), THRESHOLD, draws, settings)
     # In one sweep more than the paper's all sites wait for their first answer.
     sweeps = None if unit.name == DEFAULT else SWEEPS + 1

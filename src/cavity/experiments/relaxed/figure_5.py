@@ -33,7 +33,7 @@ def units(config: Config) -> list[Unit]:
     if config.size == "tiny":
         return [make_unit(config, 0, f"{BUNDLED}-0", data=BUNDLED, rows=24)]
     return [
-        make_unit(config, 1000 * place + split, f"{name}-{split}", data=name, rows=rows)
+        make_unit(config, 1000 * place + split, f"{name}-{split}", data=name, rows=config.pick(rows, 60, 24))
         for place, (name, (rows, splits)) in enumerate(SETS.items())
         for split in range(config.pick(splits, 1, 1))
     ]

@@ -28,7 +28,7 @@ BASE = 0.05
 
 
 def units(config: Config) -> list[Unit]:
-    data, rows = (BUNDLED, 24) if config.size == "tiny" else ("spambase", 276)
+    data, rows = (BUNDLED, 24) if config.size == "tiny" else ("spambase", config.pick(276, 60, 24))
     return [
         make_unit(config, repeat, f"repeat-{repeat}", data=data, rows=rows, rates=RATES[: config.pick(3, 2, 2)])
         for repeat in range(config.pick(100, 1, 1))

@@ -22,7 +22,7 @@ SETTLED = 1e-3
 
 def sizes(config: Config) -> tuple[int, int]:
     """Training and test points."""
-    return config.pick(400, 120, 24), config.pick(39_600, 4_000, 100)
+    return config.pick(400, 60, 24), config.pick(39_600, 1_000, 100)
 
 
 def sample(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
