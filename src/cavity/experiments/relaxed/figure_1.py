@@ -41,7 +41,7 @@ from cavity.reports.figures import STYLES, label, shared_legend
 
 def units(config: Config) -> list[Unit]:
     variants = list(VARIANTS)[: config.pick(len(VARIANTS), 2, 1)]
-    found = [make_unit(config, 0, "EP", count=config.pick(200, 20, 3))]
+    found = [make_unit(config, 0, "EP", count=config.pick(200, 8, 3))]
     for power in powers(config):
         found.append(Unit(f"PEP {power}", found[0].seed, found[0].options))
     for name in variants:
