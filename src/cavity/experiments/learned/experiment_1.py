@@ -58,7 +58,7 @@ def data(seed: int, setting: str, size: str) -> Data:
     config = Config(size, seed)  # type: ignore[arg-type]
     d, n = SETTINGS[setting]
     problems = collected(seed, d, config.pick(n, 100, 40), config.pick(20, 10, 5))
-    rows = split(seed, problems, config.pick(5000, 400, 120), config.pick(3000, 200, 60))
+    rows = split(seed, problems, config.pick(5000, 1500, 120), config.pick(3000, 500, 60))
     draws = config.pick(100_000, 20_000, 2000)
     first, second = jax.random.split(jax.random.key(seed))
     sampled = by_sampler(first, rows[0], draws), by_sampler(second, rows[1], draws)

@@ -58,7 +58,7 @@ def training(seed: int, size: str) -> Labelled:
     """The messages operators are trained with, those of experiment 1."""
     config = Config(size, seed)  # type: ignore[arg-type]
     problems = collected(seed, 10, config.pick(400, 100, 40), config.pick(20, 10, 5))
-    return labelled(split(seed, problems, config.pick(5000, 400, 120), 1)[0])
+    return labelled(split(seed, problems, config.pick(5000, 1500, 120), 1)[0])
 
 
 def units(config: Config) -> list[Unit]:
