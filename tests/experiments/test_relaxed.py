@@ -109,9 +109,9 @@ def test_above_the_largest_weight_nothing_is_relaxed(epsilon):
 def test_a_share_of_the_labels_is_flipped_in_training_only():
     clean, noisy = (two_classes.data_set(3, noise, Config("quick")) for noise in (0.0, 0.2))
     np.testing.assert_array_equal(clean.X, noisy.X)
-    assert np.sum(clean.y != noisy.y) == 24
+    assert np.sum(clean.y != noisy.y) == 0.2 * len(clean.y) > 0
     np.testing.assert_array_equal(clean.test_y, noisy.test_y)
-    assert np.sum(clean.y > 0) == 60
+    assert np.sum(clean.y > 0) == len(clean.y) / 2
 
 
 def test_the_sweep_from_which_on_a_curve_is_low():

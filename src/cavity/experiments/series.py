@@ -7,6 +7,7 @@ An experiment that cannot be run (its data are not to be had, say) does not stop
 """
 
 import multiprocessing
+import os
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 from rich.text import Text
+from threadpoolctl import threadpool_limits
 
 from cavity.experiments.base import Config
 from cavity.experiments.record import record_page
@@ -24,6 +26,11 @@ from cavity.experiments.runner import Computed, Interrupted, run
 from cavity.reports import Table, UnitProgress, show
 
 RECORD = "record.md"
+#: for the compiler: quick runs compile more than they run, and code that is made quickly halves their time
+QUICK_COMPILATION = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_multi_thread_eigen=false "
+    "--xla_cpu_parallel_codegen_split_count=1"
+)
 
 
 class Ended(NamedTuple):
@@ -78,7 +85,7 @@ def in_turn(names: Sequence[str], config: Config, folder: Path, computed: Comput
 
 def side_by_side(names: Sequence[str], config: Config, folder: Path, processes: int) -> Generator[Ended]:
     """A few at a time, in fresh processes: a forked one would inherit the threads of the compiler."""
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), set_up, (config, processes))
     try:
         tasks = {pool.submit(run_one, name, config, folder): name for name in names}
         for task in as_completed(tasks):
@@ -88,6 +95,13 @@ def side_by_side(names: Sequence[str], config: Config, folder: Path, processes: 
                 yield Ended(tasks[task], "failed", 0.0, "failed (a process was killed; run the same command again)")
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def set_up(config: Config, processes: int) -> None:
+    """Of a fresh process, before its first computation: its share of the cores, and the code a quick run wants."""
+    threadpool_limits(max(1, (os.cpu_count() or 1) // processes))
+    if config.size != "full":
+        os.environ.setdefault("XLA_FLAGS", QUICK_COMPILATION)
 
 
 def run_one(name: str, config: Config, folder: Path, computed: Computed | None = None) -> Ended:

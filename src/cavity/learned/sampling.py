@@ -6,6 +6,7 @@ the factor says of it: a thousand such draws tell more than half a million from 
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -118,7 +119,8 @@ class Sampled(Oracle):
             values.append(quantiles(own, proposal, uniform[:, start : start + size]))
             start += size
             if proposal is not cavity:
-                log_weights += log_density(own, cavity, values[-1]) - log_density(own, proposal, values[-1])
+                gap = log_density(own, cavity, values[-1]) - log_density(own, proposal, values[-1])
+                log_weights += np.asarray(gap)
         return values, log_weights
 
 
@@ -190,13 +192,14 @@ def quantiles(family: Family, eta: np.ndarray, uniform: np.ndarray) -> np.ndarra
     raise TypeError(f"draws can be Gaussian, FullGaussian, Gamma, Beta or Categorical; found {family!r}.")
 
 
-def log_density(family: Family, eta: np.ndarray, values: np.ndarray) -> np.ndarray:
+@partial(jax.jit, static_argnames="family")
+def log_density(family: Family, eta: jax.Array | np.ndarray, values: jax.Array | np.ndarray) -> jax.Array:
     """Of many values; 0 everywhere where nothing is known."""
-    if not bool(family.is_proper(jnp.asarray(eta))):
-        return np.zeros(len(values))
-    return np.asarray(jax.vmap(lambda x: family.log_density(jnp.asarray(eta), x))(jnp.asarray(values)))
+    densities = jax.vmap(lambda x: family.log_density(jnp.asarray(eta), x))(jnp.asarray(values))
+    return jnp.where(family.is_proper(jnp.asarray(eta)), densities, 0.0)
 
 
+@partial(jax.jit, static_argnames="family")
 def matched(family: Family, values: Any, weights: Any) -> jax.Array:
     """Natural parameters of the member nearest to weighted draws; Gaussians by central moments, which keep their digits
     far out.

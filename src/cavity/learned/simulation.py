@@ -98,7 +98,7 @@ class Simulated(Sampled):
         outputs = self.run(rng, arguments, families)
         log_weights = np.zeros(self.draws)
         for own, cavity, found in zip(families, pieces, outputs, strict=True):
-            log_weights += log_density(own, cavity, found)
+            log_weights += np.asarray(log_density(own, cavity, found))
         return Draws([*values, *outputs], log_weights)
 
     def run(self, rng: np.random.Generator, inputs: list[np.ndarray], families: Sequence[Family]) -> list[np.ndarray]:
