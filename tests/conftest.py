@@ -20,9 +20,14 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     COMPILED = tempfile.TemporaryDirectory(prefix="cavity-compiled-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+# Nobody reads where in the sources an operation of these programs came from.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 import jax
 import pytest
+
+# What is traced lives long: looking through all of it for garbage every 700 objects is a twentieth of the time.
+gc.set_threshold(100_000, 20, 50)
 
 #: compiled programs are forgotten when a process has grown to this many bytes
 LARGEST_PROCESS = 3_000_000_000

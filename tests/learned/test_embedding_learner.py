@@ -16,7 +16,7 @@ from cavity.learned.operator import Operator
 from cavity.learned.oracles import Integrated
 from cavity.learned.targets import Target
 
-SWEEPS, COUNT = 6, 30
+SWEEPS, COUNT = 4, 20
 
 
 def factor_with(threshold, first):
@@ -44,9 +44,9 @@ def test_what_is_always_asked_about_is_exact(threshold, first):
 
 
 def test_a_loose_threshold_asks_for_the_first_batch_only():
-    factor = factor_with(100.0, 20)
+    factor = factor_with(100.0, COUNT)
     found = run(factor, SWEEPS, cv.ClosedForm())
-    assert factor.report().consults == factor.report().labels == 20
+    assert factor.report().consults == factor.report().labels == COUNT
     assert factor.report().audits == 0
     assert np.isfinite(found.mean).all()
 

@@ -61,7 +61,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
     sweeps = None if unit.name == DEFAULT else SWEEPS + 1
     found: dict[str, list] = {name: [] for name in ("consults", "audits", "log_kl", "error", "exact_error", "seconds")}
     trace: list[float] = []
-    for number in range(config.pick(30, 4, 3)):
+    for number in range(config.pick(30, 4, 2)):
         X, y, w = problem(config, number)
         exact = run_ep(X, y, SWEEPS if sweeps else 50)
         # Watching costs time of its own: problems are watched, or timed.
@@ -78,7 +78,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
 
 def far(config: Config, seed: int) -> dict:
     """The default operator after some problems: messages unlike any it was shown, and those of problems like them."""
-    factor, problems = default(), config.pick(10, 4, 2)
+    factor, problems = default(), config.pick(10, 4, 1)
     for number in range(problems):
         solved(factor, *problem(config, number)[:2])
     sure, kl = looked_at(factor, *far_messages(seed, config.pick(10_000, 10_000, 200)))
