@@ -88,7 +88,8 @@ class ResidualProcess(Learner):
         if self.tuned is None or self.labels >= 2 * self.tuned_at:
             self.tuned, self.tuned_at = tune(*self.store, start=self.tuned), self.labels
         while self.labels > self.capacity:
-            self.capacity *= 2
+            # Programs are compiled again; but a prediction reads all of these squares, held or not.
+            self.capacity += self.capacity // 4
         self._known = learned(self.store, self.tuned, self.capacity, self.inflation, self.reference)
 
     def inflate(self, factor: float) -> None:
