@@ -26,7 +26,7 @@ def infer_stack(stack, method):
 @pytest.fixture(scope="module")
 def comparison():
     with jax.enable_x64(True):
-        tables = np.stack([draw(seed) for seed in range(40)])
+        tables = np.stack([draw(seed) for seed in range(20)])
         problems = [cv.models.mixture_weights(table) for table in tables]
         truth = np.array([exact(problem).log_evidence for problem in problems])
         solutions = {
@@ -40,7 +40,7 @@ def comparison():
 
 
 def test_ep_beats_laplace_and_variational_bayes(comparison):
-    """40 sets: median evidence error at least 30 and 200 times smaller; the Cowell shortcut within a factor 3."""
+    """20 sets: median evidence error at least 30 and 200 times smaller; the Cowell shortcut within a factor 3."""
     solutions, errors = comparison
     assert all(np.all(solution.converged) for solution in solutions.values())
     median = {name: np.median(gap) for name, gap in errors.items()}

@@ -29,7 +29,7 @@ def draws_of(config: Config) -> int:
 
 def seen(config: Config, number: int) -> np.ndarray:
     """The counts of one problem."""
-    return ponds(1000 * config.seed + number, config.pick(40, 10, 4), TIMES).seen
+    return ponds(1000 * config.seed + number, config.pick(40, 10, 2), TIMES).seen
 
 
 def units(config: Config) -> list[Unit]:
