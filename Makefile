@@ -34,8 +34,8 @@ $(VENV)/.locked: $(LOCK) $(VENV)/.created
 	$(PIP) install -qq --requirement $(LOCK)
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml src/cavity/_version.py $(VENV)/.locked
-	$(PIP) install -qq --no-deps --no-build-isolation --editable .
+$(VENV)/.installed: pyproject.toml reproductions/pyproject.toml src/cavity/_version.py $(VENV)/.locked
+	$(PIP) install -qq --no-deps --no-build-isolation --editable . --editable reproductions
 	$(PIP) check
 	@touch $@
 
@@ -80,7 +80,7 @@ wheel: setup
 	$(BUILD)/wheel/venv/bin/python -m pip --disable-pip-version-check install -qq --no-compile --constraint $(BUILD)/wheel/constraints.txt $(BUILD)/wheel/*.whl
 	cd $(BUILD)/wheel && venv/bin/python -I -c 'import cavity, pathlib; assert (pathlib.Path(cavity.__file__).parent / "py.typed").is_file()'
 	cd $(BUILD)/wheel && venv/bin/cavity --help >/dev/null
-	cd $(BUILD)/wheel && venv/bin/cavity reproduce list >/dev/null
+	cd $(BUILD)/wheel && venv/bin/python -I ../../tests/wheel_check.py
 
 format: setup
 	$(BIN)/ruff check --fix
@@ -107,4 +107,4 @@ bench: setup
 
 clean:
 	rm -rf $(VENV) $(BUILD) dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests reproductions -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -27,11 +27,11 @@ import numpy as np
 from distributed import wait
 from distributed.protocol import serialize_bytes
 
-from cavity import EP, cluster
-from cavity.cluster.naturals import packed_size
-from cavity.cluster.shard import Answer, Request
+from cavity import EP, distributed
+from cavity.distributed.linear.worker import Answer, Request
+from cavity.distributed.naturals import packed_size
 from cavity.factors import Probit
-from cavity.models.machines.linear import fit_linear_machine
+from cavity.models.latent_gaussian.linear_model import fit_linear_model
 
 FACTOR = Probit(label_noise=0.05)
 
@@ -60,10 +60,10 @@ def same_answer(n: int = 20_000, d: int = 20) -> None:
     """2, 3 and 4 workers, both kinds of rounds, against one process."""
     for workers in (2, 3, 4):
         loads = [partial(shard, k, workers, n, d) for k in range(workers)]
-        machine = fit_linear_machine(*in_one_place(workers, n, d), factor=FACTOR, method=EP())
-        with cluster.local_client(workers) as client:
+        machine = fit_linear_model(*in_one_place(workers, n, d), factor=FACTOR, method=EP())
+        with distributed.local_client(workers) as client:
             for asynchronous in (False, True):
-                fit = cluster.fit(loads, factor=FACTOR, client=client, asynchronous=asynchronous)
+                fit = distributed.fit(loads, factor=FACTOR, client=client, asynchronous=asynchronous)
                 kind = "as they come" if asynchronous else "together"
                 print(f"{workers} workers, {kind}: {fit.rounds} rounds, {difference(fit, machine)}", flush=True)
 
@@ -71,11 +71,11 @@ def same_answer(n: int = 20_000, d: int = 20) -> None:
 def kills(runs: int = 20, n: int = 20_000, d: int = 20, shards: int = 4) -> None:
     """A worker killed at a random time in every run, each on a cluster of its own."""
     loads = [partial(shard, k, shards, n, d) for k in range(shards)]
-    machine = fit_linear_machine(*in_one_place(shards, n, d), factor=FACTOR, method=EP())
+    machine = fit_linear_model(*in_one_place(shards, n, d), factor=FACTOR, method=EP())
     rng, shortest, hits, number = random.Random(0), np.inf, 0, 0
     while hits < runs:
         number += 1
-        with cluster.local_client(2) as client:
+        with distributed.local_client(2) as client:
             # The first two are undisturbed: one compiles, one tells how long a run takes at least.
             victim, killed = rng.choice(list(client.run(os.getpid).values())), []
             when = rng.uniform(0, 0.9 * shortest) if number > 2 else np.inf
@@ -88,7 +88,7 @@ def kills(runs: int = 20, n: int = 20_000, d: int = 20, shards: int = 4) -> None
             if number > 2:
                 timer.start()
             began = time.perf_counter()
-            fit = cluster.fit(loads, factor=FACTOR, client=client, asynchronous=number % 2 == 1)
+            fit = distributed.fit(loads, factor=FACTOR, client=client, asynchronous=number % 2 == 1)
             took, inside = time.perf_counter() - began, bool(killed)
             timer.cancel()
         hits += inside
@@ -116,9 +116,9 @@ def wire(d: int = 100, n: int = 20_000, workers: int = 2) -> None:
     limit = 3 * d * d * 8
     print(f"d = {d}: question {asked}, answer {told}, together {(asked + told) / limit:.2f} of 3 d² doubles")
     loads = [partial(shard, k, workers, n, d) for k in range(workers)]
-    with cluster.local_client(workers) as client:
+    with distributed.local_client(workers) as client:
         marks: list[int] = []
-        cluster.fit(loads, factor=FACTOR, client=client, callback=lambda fit: marks.append(loopback()))
+        distributed.fit(loads, factor=FACTOR, client=client, callback=lambda fit: marks.append(loopback()))
         steps = np.diff(marks) / workers
         print(
             f"over the network, each way by way of the scheduler: {np.median(steps):.0f} bytes a worker and round, "
@@ -142,7 +142,7 @@ def speed(n: int = 320_000, d: int = 64, repeats: int = 5) -> None:
     table = in_one_place(2, n, d)
     walls: dict[str, list[float]] = {"one process": [], "1 worker": [], "2 workers": []}
     busy: dict[str, list[float]] = {name: [] for name in walls}
-    with cluster.local_client(1) as single, cluster.local_client(2) as double:
+    with distributed.local_client(1) as single, distributed.local_client(2) as double:
         for client in (single, double):
             for number, worker in enumerate(client.scheduler_info()["workers"]):
                 client.run(on_core, number, workers=[worker])
@@ -152,12 +152,12 @@ def speed(n: int = 320_000, d: int = 64, repeats: int = 5) -> None:
                 shards = client.map(lambda load: load(), loads, pure=False)
                 wait(shards)
                 before, began = client.run(time.process_time), time.perf_counter()
-                fit = cluster.fit(shards, factor=FACTOR, client=client)
+                fit = distributed.fit(shards, factor=FACTOR, client=client)
                 walls[name].append(time.perf_counter() - began)
                 after = client.run(time.process_time)
                 busy[name].append(max(after[worker] - before[worker] for worker in after))
             used, began = time.process_time(), time.perf_counter()
-            machine = fit_linear_machine(*table, factor=FACTOR, method=EP())
+            machine = fit_linear_model(*table, factor=FACTOR, method=EP())
             walls["one process"].append(time.perf_counter() - began)
             busy["one process"].append(time.process_time() - used)
             print(

@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from cavity_reproductions import datasets
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -35,7 +36,7 @@ METHODS = {
 
 def split(name, noise, seed):
     """(training rows, noisy labels, which are flipped, test rows, clean test labels)."""
-    data = cv.datasets.load(name)
+    data = datasets.load(name)
     X, Z, y, clean = train_test_split(data.X, data.y, test_size=0.4, random_state=seed, stratify=data.y)
     scaler = StandardScaler().fit(X)
     flipped = np.random.default_rng([seed, round(100 * noise)]).random(len(y)) < noise

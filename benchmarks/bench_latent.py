@@ -17,9 +17,9 @@ from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 import cavity as cv
-from cavity.inference import loop
+from cavity._core.threads import one_blas_thread
+from cavity.inference import _loop
 from cavity.kernels import RBF, Constant
-from cavity.numerics.threads import one_blas_thread
 
 RNG = np.random.default_rng(0)
 
@@ -72,17 +72,17 @@ def sweeps(n=2000):
         problem = cv.models.latent_gaussian(y=y, likelihood=cv.factors.Probit(), kernel_matrix=kernel_matrix(X))
         K, key, method = problem.prior.covariance, jax.random.key(0), cv.EP(tol=1e-30, max_sweeps=50)
         product = jax.jit(lambda a: a @ a)
-        state = loop.begin(problem, method, None, key)
-        state = loop.advance_anew(problem, method, state, jnp.asarray(2), key)[0]
+        state = _loop.begin(problem, method, None, key)
+        state = _loop.advance_anew(problem, method, state, jnp.asarray(2), key)[0]
         product(K).block_until_ready()
         matmul = best(lambda: product(K), 7)
         # The difference of a longer and a shorter run: what is measured once a run does not count.
         short, long = (
-            best(lambda last=last: loop.advance_anew(problem, method, state, jnp.asarray(last), key), 5)
+            best(lambda last=last: _loop.advance_anew(problem, method, state, jnp.asarray(last), key), 5)
             for last in (3, 8)
         )
         sweep = (long - short) / 5
-        memory = loop.advance_in_place.lower(problem, method, state, jnp.asarray(5), key).compile().memory_analysis()
+        memory = _loop.advance_in_place.lower(problem, method, state, jnp.asarray(5), key).compile().memory_analysis()
         held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
         peak = (held + memory.temp_size_in_bytes) / 8 / n**2
     rank_one = best(lambda: rank_one_sweep(np.asarray(K), y), 1)
@@ -145,12 +145,12 @@ def linear(n=100_000, d=50):
 
 def folds(n=1000):
     X, y = data(n)
-    before = loop.advance_in_place._cache_size()
+    before = _loop.advance_in_place._cache_size()
     for fold in range(10):
         kept = np.ones(n, bool)
         kept[fold * 97 : fold * 97 + 60 + 9 * fold] = False
         cv.GPClassifier(kernel=RBF(3.0), likelihood="probit", label_noise=0.0, optimize=False).fit(X[kept], y[kept])
-    compilations = loop.advance_in_place._cache_size() - before
+    compilations = _loop.advance_in_place._cache_size() - before
     print(f"ten folds of {n - 60} to {n - 141} rows: {compilations} compilations of the loop")
 
 

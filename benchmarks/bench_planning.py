@@ -26,12 +26,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity import EP, cluster
-from cavity.cluster import fitting
-from cavity.cluster.naturals import pack, packed_size
-from cavity.cluster.shard import Answer, Request, Shard, problem_of, said_before, swept, visit
+from cavity import EP, distributed
+from cavity.distributed.linear import driver
+from cavity.distributed.linear.worker import Answer, Request, Shard, problem_of, said_before, swept, visit
+from cavity.distributed.naturals import pack, packed_size
 from cavity.factors import Probit
-from cavity.models.machines.linear import Rows
+from cavity.models.latent_gaussian.linear_model import Rows
 
 FACTOR = Probit()
 
@@ -100,8 +100,8 @@ class Timed(NamedTuple):
 def run(client: Any, loads: list[Any], asynchronous: bool, latency: float, slow: int, factor: float) -> Timed:
     """One fit with the given hindrances."""
     marks: list[float] = []
-    with mock.patch.object(fitting, "visit", partial(hindered, latency, slow, factor)):
-        fit = cluster.fit(
+    with mock.patch.object(driver, "visit", partial(hindered, latency, slow, factor)):
+        fit = distributed.fit(
             loads,
             factor=FACTOR,
             client=client,
@@ -115,7 +115,7 @@ def simulate(n: int = 20_480, d: int = 16, workers: int = 2, repeats: int = 5) -
     """Predicted against measured: the model knows the undisturbed run, an empty question, and what is added."""
     sizes = [n + 64 * k for k in range(workers)]  # the first shard can be told from the others
     loads = [partial(shard, k, size, d) for k, size in enumerate(sizes)]
-    with cluster.local_client(workers) as client:
+    with distributed.local_client(workers) as client:
         run(client, loads, False, 0.0, sizes[0], 1.0)
         for latency, factor in ((0.1, 1.0), (0.4, 1.0), (0.0, 4.0), (0.2, 4.0)):
             for asynchronous in (False, True):

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import cavity as cv
-from cavity.models.machines import fit_linear_machine
-from cavity.models.streams import stream_linear_machines
-from cavity.numerics.threads import one_blas_thread
+from cavity._core.threads import one_blas_thread
+from cavity.models.latent_gaussian import fit_linear_model
+from cavity.models.streaming import stream_linear_models
 
 FEATURES, BATCH = 30, 65536
 WEIGHTS = np.random.default_rng(1).normal(size=FEATURES) * 0.3
@@ -60,7 +60,7 @@ def large(rows, folder):
     known = {} if folder is None else {"checkpoint": Path(folder) / "run.npz"}
     passes = []
     began = time.perf_counter()
-    (machine,), _ = stream_linear_machines(
+    (machine,), _ = stream_linear_models(
         batches(rows),
         factor=cv.factors.Probit(),
         watch=lambda told: passes.append(told) if told.ended else None,
@@ -82,8 +82,8 @@ def equal(rows=100_000):
     X, y = (np.concatenate(parts) for parts in zip(*batches(rows)(), strict=True))
     for tol in (1e-8, 1e-11):
         method = cv.EP(tol=tol)
-        (found,), _ = stream_linear_machines((X, y), factor=cv.factors.Probit(), method=method)
-        whole = fit_linear_machine(X, y, factor=cv.factors.Probit(), method=method)
+        (found,), _ = stream_linear_models((X, y), factor=cv.factors.Probit(), method=method)
+        whole = fit_linear_model(X, y, factor=cv.factors.Probit(), method=method)
         gaps = [np.abs(getattr(found, name) - getattr(whole, name)).max() for name in ("mean", "covariance")]
         print(
             f"{rows} rows, tol {tol:g}: streamed {found.sweeps} sweeps, in memory {whole.sweeps}; difference of ",
@@ -110,7 +110,7 @@ def speed(rows=200_000):
             fastest[told.stage] = max(fastest.get(told.stage, 0.0), told.speed if told.ended else 0.0)
 
         for _ in range(2):  # the first compiles
-            stream_linear_machines((X, y), factor=cv.factors.Probit(), method=cv.EP(schedule=schedule), watch=note)
+            stream_linear_models((X, y), factor=cv.factors.Probit(), method=cv.EP(schedule=schedule), watch=note)
         products = rows / fastest["sweep"] / min(times)
         print(
             f"visits {name}: sweep {fastest['sweep']:.2g} rows/s, measurement {fastest['measure']:.2g} rows/s; ", end=""
@@ -135,7 +135,7 @@ def killed(rows, folder, kill_after):
 
     path = folder / "run.npz"
     known = {"resume": path} if path.exists() else {"checkpoint": path}
-    (machine,), _ = stream_linear_machines(generate, factor=cv.factors.Probit(), every=0.2, **known)
+    (machine,), _ = stream_linear_models(generate, factor=cv.factors.Probit(), every=0.2, **known)
     told = {"mean": machine.mean.tolist(), "evidence": machine.log_evidence, "history": machine.history}
     (folder / "answer.json").write_text(json.dumps(told))
 

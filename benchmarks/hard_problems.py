@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from cavity_reproductions.workbench import CLUTTER_SD, THETA
 
 import cavity as cv
-from cavity.experiments.workbench import CLUTTER_SD, THETA
 
 SEED = 20
 

@@ -8,7 +8,8 @@
 import numpy as np
 
 import cavity
-from cavity.baselines import exact, laplace, variational_bayes
+from cavity.baselines import laplace, variational_bayes
+from cavity.exact_inference import exact
 
 rng = np.random.default_rng(1)
 signal, noise = rng.normal(2.0, 1.0, 20), rng.normal(0.0, 10.0**0.5, 20)

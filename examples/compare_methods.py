@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 import cavity
-from cavity.baselines import exact, laplace, variational_bayes
+from cavity.baselines import laplace, variational_bayes
+from cavity.exact_inference import exact
 
 METHODS = {
     "ADF": cavity.ADF(),

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import cavity as cv
-from cavity.baselines import exact, latent_sampling, posterior_density
+from cavity.baselines import latent_sampling
+from cavity.exact_inference import exact, posterior_density
 from cavity.posteriors.shared import Shared
 from cavity.reports import figures
 from cavity.reports.figures import BLUE, GREEN, GREY, SKY, STYLES, Style

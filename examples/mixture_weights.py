@@ -8,7 +8,8 @@
 import numpy as np
 
 import cavity
-from cavity.baselines import exact, variational_bayes
+from cavity.baselines import variational_bayes
+from cavity.exact_inference import exact
 
 rng = np.random.default_rng(0)
 means = np.array([0.0, 1.0])

@@ -7,8 +7,8 @@
 
 # %%
 import numpy as np
+from cavity_reproductions.datasets import load
 
-from cavity.datasets import load
 from cavity.estimators import BayesPointMachine, GPClassifier
 
 data = load("breast_cancer")

@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import os
-import tempfile
 from pathlib import Path
 
 # Most of the time here is spent compiling small programs once: quick code generation is worth more than quick code,
@@ -15,11 +14,9 @@ os.environ.setdefault(
 )
 # Two test processes share two cores: more threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# What one process has compiled the other need not: the first to come makes the folder, which goes when it ends.
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    COMPILED = tempfile.TemporaryDirectory(prefix="cavity-compiled-")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+# What one process has compiled the other need not, and the next run need not either.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "jax-cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 # Nobody reads where in the sources an operation of these programs came from.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
@@ -31,6 +28,24 @@ gc.set_threshold(100_000, 20, 50)
 
 #: compiled programs are forgotten when a process has grown to this many bytes
 LARGEST_PROCESS = 3_000_000_000
+
+
+#: compiled programs kept between runs take this many bytes at most
+LARGEST_CACHE = 4_000_000_000
+
+
+def pytest_sessionstart(session):
+    """Compiled programs that were not used for longest are dropped; one process looks before the others begin."""
+    folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
+    if hasattr(session.config, "workerinput") or not folder.is_dir():
+        return
+    files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in folder.iterdir())
+    excess = sum(size for _, size, _ in files) - LARGEST_CACHE
+    for _, size, path in files:
+        if excess <= 0:
+            return
+        path.unlink(missing_ok=True)
+        excess -= size
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import time
 
 from hypothesis import strategies as st
 
-from cavity.graph import DiscreteGraph
+from cavity.discrete import DiscreteGraph
 
 
 def check_damaged(text, parse, data):

@@ -6,7 +6,7 @@ from rank_one_ep import WeightEP, weight_ep
 
 import cavity
 from cavity.factors import Step
-from cavity.models.streams import stream_linear_machines
+from cavity.models.streaming import stream_linear_models
 
 #: rows of a portion in these tests, so that few rows make many portions
 SMALL = 64
@@ -28,7 +28,7 @@ def cut(X, y, *lengths):
 
 def streamed(batches, **changes):
     """The machine of a stream."""
-    (machine,), _ = stream_linear_machines(batches, **{"factor": Step(EPSILON), "method": TIGHT, **changes})
+    (machine,), _ = stream_linear_models(batches, **{"factor": Step(EPSILON), "method": TIGHT, **changes})
     return machine
 
 

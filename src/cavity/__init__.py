@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cavity import factors, families, kernels, models
 from cavity._version import __version__
-from cavity.graph import Clusters, DiscreteGraph, FactorGraph, Tree, max_product
+from cavity.discrete import Clusters, DiscreteGraph, Tree, max_product
+from cavity.factor_graph import FactorGraph
 from cavity.inference.check import Check
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
@@ -30,8 +31,7 @@ from cavity.inference.status import Status
 from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
 
 if TYPE_CHECKING:
-    from cavity import datasets, learned
-    from cavity.baselines import exact
+    from cavity import learned
     from cavity.estimators import (
         BayesPointMachine,
         GPClassifier,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         load,
         select_features,
     )
+    from cavity.exact_inference import exact
 
 #: names that need scikit-learn are imported when they are first used
 LATER = {
@@ -49,8 +50,7 @@ LATER = {
     "GPOrdinal": "cavity.estimators",
     "GPRegressor": "cavity.estimators",
     "compare": "cavity.estimators",
-    "datasets": "cavity",
-    "exact": "cavity.baselines",
+    "exact": "cavity.exact_inference",
     "learned": "cavity",
     "load": "cavity.estimators",
     "select_features": "cavity.estimators",
@@ -107,7 +107,6 @@ __all__ = [
     "Tree",
     "__version__",
     "compare",
-    "datasets",
     "exact",
     "factors",
     "families",

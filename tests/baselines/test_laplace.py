@@ -10,9 +10,10 @@ from scipy import stats
 from scipy.special import gammaln
 
 from cavity import models
-from cavity.baselines import exact, laplace, posterior_density
-from cavity.baselines.base import clutter_data, mixture_data
+from cavity.baselines import laplace
 from cavity.baselines.laplace import clutter_curvature, logistic_normal, softmax_curvature
+from cavity.exact_inference import exact, posterior_density
+from cavity.exact_inference.problem_data import clutter_data, mixture_data
 from cavity.factors.base import Factor, factor
 from cavity.factors.clutter import Clutter
 from cavity.factors.gaussian import Gaussian

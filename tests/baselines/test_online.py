@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from cavity import models
-from cavity.baselines import directed_decision, exact, probabilistic_teacher
+from cavity.baselines import directed_decision, probabilistic_teacher
+from cavity.exact_inference import exact
 
 
 def test_directed_decision_by_hand():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from cavity import models
-from cavity.baselines import exact, gibbs, gibbs_chain, gibbs_density, importance, posterior_density
+from cavity.baselines import gibbs, gibbs_chain, gibbs_density, importance
 from cavity.baselines.gibbs import summarise
+from cavity.exact_inference import exact, posterior_density
 from cavity.factors.clutter import Clutter
 from cavity.factors.gaussian import Gaussian
 

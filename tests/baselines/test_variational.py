@@ -8,8 +8,9 @@ import pytest
 from scipy import stats
 
 from cavity import models
-from cavity.baselines import exact, jensen, laplace, variational_bayes, variational_bound_by_quadrature
-from cavity.baselines.base import clutter_data
+from cavity.baselines import jensen, laplace, variational_bayes, variational_bound_by_quadrature
+from cavity.exact_inference import exact
+from cavity.exact_inference.problem_data import clutter_data
 from cavity.factors.clutter import Clutter
 from cavity.factors.gaussian import Gaussian
 

@@ -1,15 +1,14 @@
 """The command line: right answers, and one sentence for a user's mistake."""
 
-import json
-
 import jax
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import cavity
 from cavity.cli import app
-from cavity.experiments import REGISTRY, classifier_demo
-from cavity.experiments import demo as demo_module
+from cavity.cli.app import missing
+from cavity.cli.demos import classifier, clutter
 
 RUNNER = CliRunner()
 
@@ -24,24 +23,18 @@ def test_version():
     assert (result.exit_code, result.output) == (0, f"cavity {cavity.__version__}\n")
 
 
-def test_list_names_every_experiment():
-    result = call("reproduce", "list")
-    assert result.exit_code == 0
-    assert all(name in result.output for name in REGISTRY)
-
-
 def test_demo_writes_the_figure_and_says_where(tmp_path):
     target = tmp_path / "figure.png"
     result = call("demo", "clutter", "--out", target)
     assert result.exit_code == 0, result.output
     assert target.read_bytes()[1:4] == b"PNG"
     assert f"written: {target}" in result.output
-    for name in ("exact", *demo_module.BASELINES, "EP", "ADF"):
+    for name in ("exact", *clutter.BASELINES, "EP", "ADF"):
         assert name in result.output
 
 
 def test_the_demo_of_the_classifier_finds_flipped_labels(tmp_path, monkeypatch):
-    monkeypatch.setattr(classifier_demo.run, "__defaults__", (0, 60))
+    monkeypatch.setattr(classifier.run, "__defaults__", (0, 60))
     target = tmp_path / "figure.png"
     result = call("demo", "--out", target)
     assert result.exit_code == 0, result.output
@@ -53,49 +46,11 @@ def test_the_demo_of_the_classifier_finds_flipped_labels(tmp_path, monkeypatch):
     assert (int(found) >= 4, int(flips)) == (True, 6)  # by chance 0.6
 
 
-def test_quick_says_so_and_gives_no_verdict(tmp_path):
-    result = call("reproduce", "thesis-3-4", "--quick", "--seed", 4, "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    assert "quick" in result.output
-    assert "erdict" not in result.output
-    saved = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
-    assert (saved["size"], saved["seed"], "verdict" in saved) == ("quick", 4, False)
-
-
-def test_a_full_run_gives_a_verdict_and_a_second_one_is_read_from_the_ledger(tmp_path, monkeypatch):
-    first = call("reproduce", "thesis-3-4", "--out", tmp_path)
-    assert "Verdict: illustration" in first.output
-    before = (tmp_path / "ledger.jsonl").read_text(encoding="utf-8")
-    second = call("reproduce", "thesis-3-4", "--out", tmp_path)
-    assert second.exit_code == 0
-    assert (tmp_path / "ledger.jsonl").read_text(encoding="utf-8") == before
-
-
-def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch):
-    def stop(unit, config):
-        raise KeyboardInterrupt
-
-    broken = type(REGISTRY["thesis-3-4"])(**(vars(REGISTRY["thesis-3-4"]) | {"run_unit": stop}))
-    monkeypatch.setitem(REGISTRY, "thesis-3-4", broken)
-    result = call("reproduce", "thesis-3-4", "--out", tmp_path)
-    assert result.exit_code == 130
-    assert "Run the same command again" in result.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["reproduce", "thesis-3-8"], "did you mean thesis-3-7"),
-        (["reproduce", "qqqqqq"], "there are thesis-2-1"),
-        (["reproduce", "thesis-3-4", "--out", __file__], "must name a folder"),
         (["demo", "--out", "figure.pdf"], "must name a .png file"),
         (["demo", "dragons"], "There is no demo 'dragons'; there are classifier, clutter."),
-        (["reproduce"], "or say --all for all of them"),
-        (["reproduce", "thesis-3-4", "--all"], "or say --all for all of them"),
-        (["reproduce", "thesis-3-4", "--jobs", "2"], "--jobs belongs to --all"),
-        (["reproduce", "record", "--out", "nowhere"], "There are no results in nowhere"),
-        (["reproduce", "thesis-3-4", "--seed", "-1"], "--seed"),
-        (["reproduce", "thesis-3-4", "--seed", "one"], "--seed"),
     ],
 )
 def test_mistakes_get_one_sentence_and_code_2(arguments, part):
@@ -108,7 +63,13 @@ def test_mistakes_get_one_sentence_and_code_2(arguments, part):
 def test_a_place_that_cannot_be_written(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("", encoding="utf-8")
-    for arguments in (["reproduce", "thesis-3-4", "--out", blocked / "below"], ["demo", "--out", blocked / "a.png"]):
-        result = call(*arguments)
-        assert result.exit_code == 2
-        assert "could not be written" in result.output
+    result = call("demo", "--out", blocked / "a.png")
+    assert result.exit_code == 2
+    assert "could not be written" in result.output
+
+
+def test_reproduce_says_what_to_install_where_its_package_is_missing(monkeypatch, capsys):
+    with pytest.raises(typer.Exit) as ended:
+        missing()
+    assert ended.value.exit_code == 2
+    assert "pip install" in capsys.readouterr().err

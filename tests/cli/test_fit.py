@@ -10,10 +10,10 @@ from command_line import QUICK, WRONG, call, labelled_file, measurements, write_
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import cavity.cli.fit
-from cavity.cli.candidates import fitted
+from cavity.cli.csv_table import read_sheet
+from cavity.cli.estimator_options import fitted
 from cavity.cli.model_file import load_model
-from cavity.cli.recipe import labels, learned
-from cavity.cli.sheet import read_sheet
+from cavity.cli.preprocessing import labels, learned
 from cavity.estimators import GPClassifier, load
 from cavity.kernels import RBF
 

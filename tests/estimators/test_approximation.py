@@ -9,7 +9,7 @@ import cavity
 from cavity.estimators import GPClassifier, GPOrdinal, GPRegressor, load
 from cavity.estimators.approximation import spread_points
 from cavity.kernels import RBF, Polynomial
-from cavity.models.merging import merge
+from cavity.models.latent_gaussian.unique_rows import unique_rows
 
 RNG = np.random.default_rng(1)
 POINTS = RNG.standard_normal((30, 2))
@@ -103,7 +103,7 @@ def test_three_classes_and_the_other_estimators():
 def test_points_cover_the_rows_in_units_of_the_length_scales():
     """Two heaps along the second column, which only counts where its length scale is short."""
     X = np.column_stack([np.linspace(0, 1, 200), np.repeat([0.0, 1.0], 100)[RNG.permutation(200)]])
-    merged = merge(X, np.ones(200))
+    merged = unique_rows(X, np.ones(200))
     apart = spread_points(RBF([100.0, 1.0]), merged, 2, 0)
     np.testing.assert_allclose(np.sort(apart[:, 1]), [0.0, 1.0], atol=1e-9)
     along = spread_points(RBF([0.1, 100.0]), merged, 2, 0)

@@ -6,7 +6,7 @@ import pytest
 import cavity
 from cavity.estimators import BayesPointMachine, GPRegressor
 from cavity.kernels import RBF
-from cavity.models.machines import search
+from cavity.models.latent_gaussian import evidence_search
 
 RNG = np.random.default_rng(2)
 POINTS = RNG.standard_normal((24, 3))
@@ -69,7 +69,7 @@ def test_nothing_is_lost_where_a_warning_is_an_error(monkeypatch):
 
 def test_refine_tries_other_methods_where_one_does_not_settle(monkeypatch):
     stream = streamed(machine(method=None))
-    monkeypatch.setattr(search, "Auto", lambda: cavity.Auto(max_sweeps=1))
+    monkeypatch.setattr(evidence_search, "Auto", lambda: cavity.Auto(max_sweeps=1))
     stream.refine(POINTS, LABELS)
     assert stream.status_ == "converged" and stream.machines_[0].sweeps > 1
 

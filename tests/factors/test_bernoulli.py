@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from cavity.factors import Bernoulli, Choice
+from cavity.factors import Bernoulli, CategoricalDraw
 from cavity.families import Beta, Categorical, Dirichlet, Product
 
 COIN = Product((Categorical(2), Beta()))
@@ -66,7 +66,7 @@ def test_weak_messages_keep_their_digits(probability, a, b):
 def test_a_choice_is_the_coin_for_two_states():
     eta, found = coin(0.8, 2.0, 3.0)
     flipped = jnp.concatenate([eta[:4], eta[5:], eta[4:5]])
-    same = Choice().tilted(Product((Categorical(2), Dirichlet(2))), flipped, None, 1.0)
+    same = CategoricalDraw().tilted(Product((Categorical(2), Dirichlet(2))), flipped, None, 1.0)
     np.testing.assert_allclose(same.site, [*found.site[:4], found.site[5], found.site[4]], rtol=1e-12)
 
 
@@ -74,13 +74,13 @@ def test_a_choice_of_three():
     """Expected logarithms under the mixture of the Dirichlets of each state."""
     shapes, probabilities = jnp.array([0.5, 2.0, 4.0]), jnp.array([0.2, 0.7, 0.1])
     eta = jnp.concatenate([Categorical(3).from_probabilities(probabilities), shapes])
-    found = Choice().tilted(Product((Categorical(3), Dirichlet(3))), eta, None, 1.0)
+    found = CategoricalDraw().tilted(Product((Categorical(3), Dirichlet(3))), eta, None, 1.0)
     mass = probabilities * shapes / shapes.sum()
     logs = sum(mass[k] * Dirichlet(3).moments(shapes + jnp.eye(3)[k]) for k in range(3)) / mass.sum()
     assert float(found.log_z) == pytest.approx(float(jnp.log(mass.sum())), abs=1e-14)
     np.testing.assert_allclose(found.stats, [*(mass / mass.sum()), *logs], rtol=1e-12)
     np.testing.assert_allclose(Dirichlet(3).moments(shapes + found.site[6:]), logs, rtol=1e-12)
-    seen = Choice().tilted(Dirichlet(3), shapes, jnp.asarray(1), 1.0)
+    seen = CategoricalDraw().tilted(Dirichlet(3), shapes, jnp.asarray(1), 1.0)
     np.testing.assert_array_equal(seen.site, [0.0, 1.0, 0.0])
 
 
@@ -91,5 +91,5 @@ def test_nothing_known_of_the_state_is_nothing_said():
 
 def test_other_families_are_refused():
     assert Bernoulli().tilted(Product((Categorical(3), Beta())), jnp.ones(8), None, 1.0) is NotImplemented
-    assert Choice().tilted(Product((Categorical(2), Dirichlet(3))), jnp.ones(7), None, 1.0) is NotImplemented
-    assert Choice().tilted(Dirichlet(3, "mean_square"), jnp.ones(3), 0, 1.0) is NotImplemented
+    assert CategoricalDraw().tilted(Product((Categorical(2), Dirichlet(3))), jnp.ones(7), None, 1.0) is NotImplemented
+    assert CategoricalDraw().tilted(Dirichlet(3, "mean_square"), jnp.ones(3), 0, 1.0) is NotImplemented

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cavity.factors import Blurred, Probit, Step, StudentT, Tempered
-from cavity.factors.blurred import widened
+from cavity.factors import GaussianConvolved, Probit, Step, StudentT, Tempered
+from cavity.factors.convolved import widened
 from cavity.families import Gaussian
 
 FAMILY = Gaussian()
@@ -23,7 +23,9 @@ def test_moments_of_what_the_factor_says_of_the_spanned_part(y, power):
     Smooth functions that vanish at both ends: the trapezoidal rule is exact to rounding.
     """
     m, v, r = 0.3, 0.8, 0.5
-    found = jax.jit(lambda c: Blurred(StudentT(1.0, 3.0)).tilted(FAMILY, c, (y, r), power))(FAMILY.from_mean(m, v))
+    found = jax.jit(lambda c: GaussianConvolved(StudentT(1.0, 3.0)).tilted(FAMILY, c, (y, r), power))(
+        FAMILY.from_mean(m, v)
+    )
     grid, step = np.linspace(-12.0, 12.0, 601, retstep=True)
     given_g = stats.norm.pdf(grid, grid[:, None], np.sqrt(r))
     said = given_g @ stats.t.pdf(y - grid, 3.0) ** power * step
@@ -38,7 +40,7 @@ def test_moments_of_what_the_factor_says_of_the_spanned_part(y, power):
 def test_without_noise_it_is_the_factor():
     cavity = FAMILY.from_mean(0.7, 1.3)
     plain = jax.jit(lambda c: Probit(0.1).tilted(FAMILY, c, 1.0, 0.5))(cavity)
-    found = jax.jit(lambda c: Blurred(Probit(0.1)).tilted(FAMILY, c, (1.0, 0.0), 0.5))(cavity)
+    found = jax.jit(lambda c: GaussianConvolved(Probit(0.1)).tilted(FAMILY, c, (1.0, 0.0), 0.5))(cavity)
     for ours, theirs in zip(found, plain, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-14)
 
@@ -57,12 +59,12 @@ def test_the_message_keeps_the_tilted_distribution_proper(mean, log_variance, lo
 
 @jax.jit
 def blurred_step(cavity, y, residual):
-    return Blurred(Step(0.1)).tilted(FAMILY, cavity, (y, residual), 1.0)
+    return GaussianConvolved(Step(0.1)).tilted(FAMILY, cavity, (y, residual), 1.0)
 
 
 def test_log_density_integrates_the_noise_out():
     """Probit of variance r more: Φ(y g/√(1 + r)); without noise the factor's own."""
-    density = jax.jit(jax.vmap(Blurred(Probit()).log_density))
+    density = jax.jit(jax.vmap(GaussianConvolved(Probit()).log_density))
     g, r = np.array([-1.2, 0.4, 2.0]), np.array([0.0, 0.7, 3.0])
     exact = [mp.log(mp.ncdf(a / mp.sqrt(1 + b))) for a, b in zip(g, r, strict=True)]
     np.testing.assert_allclose(density(g, (np.ones(3), r)), np.array(exact, float), rtol=1e-12)
@@ -70,7 +72,7 @@ def test_log_density_integrates_the_noise_out():
 
 def test_expected_log_is_the_slope_in_the_power():
     cavity, data = FAMILY.from_mean(0.4, 0.9), (1.0, 0.6)
-    factor = Blurred(Step(0.1))
+    factor = GaussianConvolved(Step(0.1))
 
     @jax.jit
     def both(cavity):
@@ -96,4 +98,4 @@ def test_a_flat_message_stays_flat():
 )
 def test_bad_input_is_refused_in_one_sentence(data, message):
     with pytest.raises(ValueError, match=message):
-        Blurred(Tempered(Step())).check(data)
+        GaussianConvolved(Tempered(Step())).check(data)

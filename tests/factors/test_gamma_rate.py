@@ -9,9 +9,9 @@ from scipy import integrate, stats
 
 from cavity.factors import GammaRate
 from cavity.factors.gamma_rate import Draw
-from cavity.families import Gamma, GammaOrFlat, Product
+from cavity.families import Gamma, GammaWithUniform, Product
 
-FAMILY = Product((GammaOrFlat(), GammaOrFlat()))
+FAMILY = Product((GammaWithUniform(), GammaWithUniform()))
 
 
 @jax.jit

@@ -11,10 +11,10 @@ from scipy import stats
 
 from cavity.factors import GaussianPrecision, Linear
 from cavity.factors.linear import Relation
-from cavity.families import Gamma, Gaussian, GaussianOrFlat, Product
+from cavity.families import Gamma, Gaussian, GaussianWithUniform, Product
 
-THREE = Product((GaussianOrFlat(), GaussianOrFlat(), Gamma()))
-TWO = Product((GaussianOrFlat(), Gamma()))
+THREE = Product((GaussianWithUniform(), GaussianWithUniform(), Gamma()))
+TWO = Product((GaussianWithUniform(), Gamma()))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 import cavity as cv
-from cavity.factors import Given, from_log_density
-from cavity.factors.given import Known
+from cavity.factors import Conditioned, from_log_density
+from cavity.factors.conditioned import ObservedArguments
 
 
 def log_normal(x, data):
@@ -16,9 +16,9 @@ def log_normal(x, data):
 
 
 def test_all_arguments_are_seen_in_their_places():
-    given = Given(from_log_density(lambda x, data: x[0] + 10 * x[1] + 100 * x[2] + data), (0, 2))
-    assert float(given.log_density(5.0, Known((1.0, 2.0), 3000.0))) == 3251.0
-    assert float(Given(given.factor, (1,)).log_density((1.0, 2.0), Known((5.0,), 3000.0))) == 3251.0
+    given = Conditioned(from_log_density(lambda x, data: x[0] + 10 * x[1] + 100 * x[2] + data), (0, 2))
+    assert float(given.log_density(5.0, ObservedArguments((1.0, 2.0), 3000.0))) == 3251.0
+    assert float(Conditioned(given.factor, (1,)).log_density((1.0, 2.0), ObservedArguments((5.0,), 3000.0))) == 3251.0
 
 
 def test_constants_in_a_graph():

@@ -8,9 +8,9 @@ import pytest
 from scipy import integrate, stats
 
 from cavity.factors import Logistic, LogisticLink
-from cavity.families import Beta, Gaussian, GaussianOrFlat, Product
+from cavity.families import Beta, Gaussian, GaussianWithUniform, Product
 
-FAMILY = Product((Beta(), GaussianOrFlat()))
+FAMILY = Product((Beta(), GaussianWithUniform()))
 
 
 @jax.jit
@@ -106,5 +106,5 @@ def test_weak_and_strong_messages_keep_their_digits(case):
 
 
 def test_other_families_are_refused():
-    assert LogisticLink().tilted(Product((GaussianOrFlat(), Beta())), jnp.ones(4), None, 1.0) is NotImplemented
+    assert LogisticLink().tilted(Product((GaussianWithUniform(), Beta())), jnp.ones(4), None, 1.0) is NotImplemented
     assert LogisticLink().tilted(FAMILY, jnp.ones(4), None, 0.5) is NotImplemented

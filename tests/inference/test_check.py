@@ -10,7 +10,7 @@ import pytest
 from support import clutter_posterior, draw_clutter
 
 import cavity as cv
-from cavity.baselines import exact
+from cavity.exact_inference import exact
 from cavity.inference.check import judgement
 
 

@@ -9,8 +9,8 @@ import pytest
 from hard_clutter import HARD, scalar_mismatch
 
 import cavity as cv
-from cavity.inference.double_loop import compiled_step
-from cavity.inference.newton import marginals_of
+from cavity.inference._double_loop import compiled_step
+from cavity.inference._newton import marginals_of
 from cavity.posteriors.shared import Shared
 
 

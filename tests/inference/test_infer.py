@@ -38,7 +38,7 @@ def test_interruption_keeps_the_last_complete_sweep():
 
 def test_an_unwatched_run_hands_back_what_it_has(monkeypatch):
     """An interruption during the second chunk finds the first one's state."""
-    from cavity.inference import run as module
+    from cavity.inference import _run as module
 
     real, calls = module.advance_in_place, []
 
@@ -54,7 +54,7 @@ def test_an_unwatched_run_hands_back_what_it_has(monkeypatch):
 
 
 def test_an_interruption_while_a_chunk_runs_keeps_that_chunk(monkeypatch):
-    from cavity.inference import run as module
+    from cavity.inference import _run as module
 
     real, calls = module.jax.block_until_ready, []
 
@@ -161,7 +161,7 @@ def test_jit_of_vmap_compiles_once():
 
 
 def test_new_data_of_the_same_shape_does_not_compile_again():
-    from cavity.inference.loop import advance_in_place as advance
+    from cavity.inference._loop import advance_in_place as advance
 
     cv.infer(cv.models.clutter(draw_clutter(1, 17), w=0.3))
     before = advance._cache_size()

@@ -7,11 +7,11 @@ import pytest
 from support import draw_clutter
 
 import cavity as cv
-from cavity.inference.convergent import newton
-from cavity.inference.loop import Start, untold
-from cavity.inference.newton import look, marginals_of, newton_step
+from cavity.inference._convergent import newton
+from cavity.inference._loop import Start, blank_state
+from cavity.inference._newton import look, marginals_of, newton_step
 from cavity.posteriors.base import Equations
-from cavity.posteriors.response import solve_dense, solve_in_basis
+from cavity.posteriors.linear_response import solve_dense, solve_in_basis
 
 MEMBERS = {
     "gaussian": (cv.families.Gaussian(), [[3.0, 0.5], [2.0, 0.8]]),
@@ -94,7 +94,7 @@ def test_a_step_is_the_inverse_of_the_jacobian(name):
 
     @jax.jit
     def gaps(problem, sites):
-        state = untold(problem, method, Start(sites))
+        state = blank_state(problem, method, Start(sites))
         found = []
         for group, own, local in zip(problem.groups, sites, marginals_of(problem, state.q), strict=True):
             matched = local - own + tilted_site(group, local - own)

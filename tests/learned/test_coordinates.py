@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cavity.families import Beta, Categorical, Dirichlet, FullGaussian, Gamma, Gaussian, Product, SphericalGaussian
-from cavity.learned.coordinates import all_moved, changes, divergence, parts_of, places
-from cavity.learned.knowledge import sensitivity
+from cavity.learned.gp_state import sensitivity
+from cavity.learned.message_coordinates import all_moved, changes, divergence, parts_of, places
 
 CASES = {
     "gaussian": (Gaussian(), [0.6, 2.0], [1.0, 3.0]),

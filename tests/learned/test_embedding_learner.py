@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cavity_reproductions.learned.in_sequence import TUPLE, incoming
 
 import cavity as cv
-from cavity.experiments.learned.in_sequence import TUPLE, incoming
 from cavity.factors import Logistic
 from cavity.families import Gaussian
 from cavity.learned import JustInTime

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cavity_reproductions.learned.logistic_messages import DRAW, FAMILY, P, Z, labelled
 from scipy import integrate, stats
 
-from cavity.experiments.learned.logistic_messages import DRAW, FAMILY, P, Z, labelled
 from cavity.families import Beta, Gamma, Gaussian
 from cavity.learned.broad_proposal import sampled, weighed
 from cavity.learned.embedding_operator import Settings, fit, is_unsure, predict, predictions, with_more

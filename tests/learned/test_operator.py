@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
+from cavity_reproductions.learned.far_messages import far_messages, looked_at
 
 import cavity as cv
-from cavity.experiments.learned.far_messages import far_messages, looked_at
 from cavity.factors import Logistic
 from cavity.families import Gaussian
 from cavity.learned import just_in_time

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cavity.factors.linear import Linear, Relation
-from cavity.families import Beta, Categorical, Gamma, Gaussian, GaussianOrFlat, Product
+from cavity.families import Beta, Categorical, Gamma, Gaussian, GaussianWithUniform, Product
 from cavity.learned.sampling import SamplerError
 from cavity.learned.simulation import Simulated
 
@@ -53,7 +53,7 @@ def test_hopeless_questions_are_refused():
 
 
 def test_an_output_of_which_nothing_is_known_hears_the_forecast():
-    family = Product((Gaussian(), GaussianOrFlat()))
+    family = Product((Gaussian(), GaussianWithUniform()))
     found = Simulated(noisy, 1, draws=2**14).answer(
         family, np.array([[0.5, 1.0, 0.0, 0.0]]), None, (), jax.random.key(2)
     )

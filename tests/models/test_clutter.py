@@ -9,7 +9,8 @@ import pytest
 from support import clutter_posterior, draw_clutter, normal
 
 import cavity as cv
-from cavity.baselines import exact, laplace, variational_bayes
+from cavity.baselines import laplace, variational_bayes
+from cavity.exact_inference import exact
 
 SEEDS = range(1000, 1200)
 

@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 import cavity as cv
-from cavity.inference import loop
+from cavity.inference import _loop
 from cavity.kernels import RBF, Constant, InducingInputs, Linear, RandomFeatures
 from cavity.kernels import from_spec as kernel_from_spec
-from cavity.models.machines import LowRankMachine, fit_low_rank_machine
-from cavity.models.machines.gradient import covariance_gradient
-from cavity.models.machines.parameters import as_numbers, unpack
+from cavity.models.latent_gaussian import SparseGP, fit_sparse_gp
+from cavity.models.latent_gaussian.gradient import covariance_gradient
+from cavity.models.latent_gaussian.parameters import as_numbers, unpack
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(30, 2))
@@ -32,7 +32,7 @@ def fit(vector=None, **changes):
         known["factor"] = as_numbers(unpack(FACTOR, FREE, vector[size : size + 1]))
         if vector.size > size + 1:
             known["basis"] = InducingInputs(vector[size + 1 :].reshape(-1, 2))
-    return fit_low_rank_machine(X, Y, **{**known, **changes})
+    return fit_sparse_gp(X, Y, **{**known, **changes})
 
 
 def first_evaluation(monkeypatch, **changes):
@@ -46,7 +46,7 @@ def first_evaluation(monkeypatch, **changes):
         seen.append(evaluation)
         raise Enough
 
-    monkeypatch.setattr("cavity.models.machines.search.SEARCH_TOL", 1e-10)
+    monkeypatch.setattr("cavity.models.latent_gaussian.evidence_search.SEARCH_TOL", 1e-10)
     with pytest.raises(Enough):
         fit(optimize=True, free=FREE, progress=first, **changes)
     return seen[0]
@@ -107,17 +107,17 @@ def test_the_search_climbs_and_moves_the_inducing_inputs():
 
 
 def test_folds_share_a_program_and_padding_changes_nothing():
-    fit_low_rank_machine(X[:29], Y[:29], kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False)
-    before = loop.advance_in_place._cache_size()
+    fit_sparse_gp(X[:29], Y[:29], kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False)
+    before = _loop.advance_in_place._cache_size()
     machine = fit(copies=np.where(np.arange(30) < 20, 1.0, 0.0), method=None)
-    part = fit_low_rank_machine(X[:20], Y[:20], kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False)
-    assert loop.advance_in_place._cache_size() == before
+    part = fit_sparse_gp(X[:20], Y[:20], kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False)
+    assert _loop.advance_in_place._cache_size() == before
     assert machine.log_evidence == pytest.approx(part.log_evidence, abs=1e-8)
     np.testing.assert_allclose(machine.latent(X)[1], part.latent(X)[1], rtol=1e-7)
 
 
 def test_copies_are_observations_with_residuals_of_their_own():
-    twice = fit_low_rank_machine(
+    twice = fit_sparse_gp(
         np.vstack([X, X]), np.append(Y, Y), kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False
     )
     copied = fit(copies=np.full(30, 2.0), method=None)
@@ -130,7 +130,7 @@ def test_cavities_are_those_of_the_fit_without_the_row():
     noise = cv.factors.Gaussian(0.4)
     machine = fit(factor=noise)
     rest = np.arange(30) != 7
-    without = fit_low_rank_machine(
+    without = fit_sparse_gp(
         X[rest], Y[rest], kernel=KERNEL, factor=noise, basis=InducingInputs(Z), optimize=False, method=TIGHT
     )
     mean, variance = without.latent(X[7:8])
@@ -142,7 +142,7 @@ def test_cavities_are_those_of_the_fit_without_the_row():
 
 def test_rows_out_of_reach_and_latents_without_variance_join_the_evidence():
     """Far from all inducing inputs a label is a coin toss; so is one whose latent is fixed at 0."""
-    far = fit_low_rank_machine(
+    far = fit_sparse_gp(
         np.vstack([X, [[1e4, 0.0]]]), np.append(Y, 1.0), kernel=RBF(1.0), factor=FACTOR, basis=InducingInputs(Z),
         optimize=False, method=TIGHT,
     )  # fmt: skip
@@ -150,8 +150,8 @@ def test_rows_out_of_reach_and_latents_without_variance_join_the_evidence():
     assert far.log_evidence == pytest.approx(near.log_evidence + np.log(0.5), abs=1e-9)
     assert far.latent([[1e4, 0.0]])[1] == pytest.approx([1.0], abs=1e-12)
     linear = {"kernel": Linear(), "factor": FACTOR, "basis": InducingInputs(Z), "optimize": False, "method": TIGHT}
-    zero = fit_low_rank_machine(np.vstack([X, [[0.0, 0.0]]]), np.append(Y, 1.0), **linear)
-    some = fit_low_rank_machine(X, Y, **linear)
+    zero = fit_sparse_gp(np.vstack([X, [[0.0, 0.0]]]), np.append(Y, 1.0), **linear)
+    some = fit_sparse_gp(X, Y, **linear)
     assert zero.log_evidence == pytest.approx(some.log_evidence + np.log(0.5), abs=1e-8)
     assert zero.loo_log_predictive[30] == pytest.approx(np.log(0.5), abs=1e-12)
 
@@ -160,7 +160,7 @@ def test_rows_out_of_reach_and_latents_without_variance_join_the_evidence():
 def test_draws_have_the_moments_of_the_latent_and_state_comes_back(basis):
     machine = fit(basis=basis)
     header, arrays = machine.state()
-    again = LowRankMachine.from_state(header, arrays, kernel_from_spec)
+    again = SparseGP.from_state(header, arrays, kernel_from_spec)
     points = X[:5] + 0.2
     mean, variance = machine.latent(points)
     np.testing.assert_array_equal(np.stack(again.latent(points)), np.stack([mean, variance]))

@@ -6,22 +6,22 @@ import pytest
 import rank_one_ep
 
 import cavity as cv
-from cavity.inference import loop
+from cavity._core.precision import to_numpy
+from cavity.inference import _loop
 from cavity.kernels import RBF, Constant, Linear
 from cavity.kernels import from_spec as kernel_from_spec
 from cavity.kernels.base import compiled_matrix, compiled_pullback
-from cavity.models.machines import (
-    KernelMachine,
-    LinearMachine,
+from cavity.models.latent_gaussian import (
+    ExactGP,
+    LinearModel,
     absorb_rows,
-    fit_kernel_machine,
-    fit_linear_machine,
+    fit_exact_gp,
+    fit_linear_model,
     refine,
 )
-from cavity.models.machines.padding import bucket, feature_bucket
-from cavity.models.machines.parameters import as_numbers, log_prior, unpack
-from cavity.models.machines.search import Search, maximise
-from cavity.numerics.precision import to_numpy
+from cavity.models.latent_gaussian.evidence_search import Search, maximise
+from cavity.models.latent_gaussian.padding import bucket, feature_bucket
+from cavity.models.latent_gaussian.parameters import as_numbers, log_prior, unpack
 
 
 def labels(seed, n=40, flips=0.1):
@@ -54,7 +54,7 @@ def test_evidence_gradients_equal_differences(name, monkeypatch):
     def evidence(vector):
         own = kernel.with_theta(vector[: kernel.theta.size])
         term = as_numbers(unpack(factor, free, vector[kernel.theta.size :]))
-        machine = fit_kernel_machine(X, y, kernel=own, factor=term, method=method, optimize=False)
+        machine = fit_exact_gp(X, y, kernel=own, factor=term, method=method, optimize=False)
         assert machine.converged
         return machine.log_evidence
 
@@ -66,9 +66,9 @@ def test_evidence_gradients_equal_differences(name, monkeypatch):
         raise Enough
 
     # The search runs at its own, wider tolerance; the gradient is compared at the method's.
-    monkeypatch.setattr("cavity.models.machines.search.SEARCH_TOL", 1e-9)
+    monkeypatch.setattr("cavity.models.latent_gaussian.evidence_search.SEARCH_TOL", 1e-9)
     with pytest.raises(Enough):
-        fit_kernel_machine(X, y, kernel=kernel, factor=factor, free=free, method=method, progress=first)
+        fit_exact_gp(X, y, kernel=kernel, factor=factor, free=free, method=method, progress=first)
     point, gradient = seen[0].vector, seen[0].gradient
     for i in range(point.size):
         step = np.zeros(point.size)
@@ -81,7 +81,7 @@ def test_linear_machine_gradients_equal_differences():
     X, y = labels(2, n=30)
     X = np.c_[X, np.ones(30)]
     seen = []
-    fit_linear_machine(
+    fit_linear_model(
         X,
         y,
         factor=cv.factors.Probit(0.05),
@@ -92,7 +92,7 @@ def test_linear_machine_gradients_equal_differences():
     point, gradient = seen[0].vector, seen[0].gradient
 
     def evidence(vector):
-        machine = fit_linear_machine(
+        machine = fit_linear_model(
             X, y, factor=cv.factors.Probit(float(np.exp(vector[1]))), prior_variance=float(np.exp(vector[0]))
         )
         assert machine.converged
@@ -109,23 +109,23 @@ def test_linear_machine_gradients_equal_differences():
 def test_padding_changes_nothing_and_folds_share_a_program():
     X, y = labels(3, n=60)
     kernel, factor = RBF(1.0), cv.factors.Probit()
-    before = loop.advance_in_place._cache_size()
+    before = _loop.advance_in_place._cache_size()
     for n in (60, 51, 57, 49, 33):
-        machine = fit_kernel_machine(X[:n], y[:n], kernel=kernel, factor=factor, optimize=False)
+        machine = fit_exact_gp(X[:n], y[:n], kernel=kernel, factor=factor, optimize=False)
         reference = rank_one_ep.rank_one_ep(np.asarray(kernel(X[:n])), rank_one_ep.probit(y[:n], 0.0))
         assert machine.log_evidence == pytest.approx(reference.log_evidence, abs=1e-8)
         np.testing.assert_allclose(machine.mean, reference.mean, atol=1e-7)
         np.testing.assert_allclose(machine.loo_log_predictive, reference.loo_log_z, atol=1e-7)
-    assert loop.advance_in_place._cache_size() - before <= 1
+    assert _loop.advance_in_place._cache_size() - before <= 1
 
 
 def test_features_and_bounds_of_other_data_share_a_program():
     rng = np.random.default_rng(0)
-    before = [f._cache_size() for f in (loop.advance_in_place, compiled_matrix, compiled_pullback)]
+    before = [f._cache_size() for f in (_loop.advance_in_place, compiled_matrix, compiled_pullback)]
     for n, d in ((30, 3), (24, 5), (20, 8)):
         X = rng.normal(size=(n, d))
         y = np.where(X[:, 0] > 0, 1.0, -1.0)
-        linear = fit_linear_machine(X, y, factor=cv.factors.Probit())
+        linear = fit_linear_model(X, y, factor=cv.factors.Probit())
         K = X @ X.T + 1e-9 * np.eye(n)
         reference = rank_one_ep.rank_one_ep(K, rank_one_ep.probit(y, 0.0))
         assert linear.log_evidence == pytest.approx(reference.log_evidence, abs=1e-6)
@@ -133,8 +133,8 @@ def test_features_and_bounds_of_other_data_share_a_program():
         np.testing.assert_allclose(linear.precision @ linear.covariance, np.eye(d), atol=1e-8)
         np.testing.assert_allclose(linear.covariance @ linear.shift, linear.mean, atol=1e-8)
         own = RBF(1.0, length_scale_bounds=(0.1 + d / 100, 10.0))
-        fit_kernel_machine(X[:, :2], y, kernel=own, factor=cv.factors.Probit())
-    after = [f._cache_size() for f in (loop.advance_in_place, compiled_matrix, compiled_pullback)]
+        fit_exact_gp(X[:, :2], y, kernel=own, factor=cv.factors.Probit())
+    after = [f._cache_size() for f in (_loop.advance_in_place, compiled_matrix, compiled_pullback)]
     assert all(late - early <= most for early, late, most in zip(before, after, (2, 1, 1), strict=True))
     assert [feature_bucket(d) for d in (1, 8, 9, 64, 65, 100, 200)] == [8, 8, 16, 64, 72, 104, 208]
 
@@ -148,7 +148,7 @@ def test_buckets():
 
 def test_prediction_at_the_training_points_and_far_away():
     X, y = labels(4)
-    machine = fit_kernel_machine(X, y, kernel=RBF(1.0), factor=cv.factors.Probit(0.1), optimize=False)
+    machine = fit_exact_gp(X, y, kernel=RBF(1.0), factor=cv.factors.Probit(0.1), optimize=False)
     mean, variance = machine.latent(X)
     np.testing.assert_allclose(mean, machine.mean, atol=1e-9)
     np.testing.assert_allclose(variance, machine.variance, atol=1e-9)
@@ -163,11 +163,11 @@ def test_prediction_at_the_training_points_and_far_away():
 def test_fractional_weights_are_powers_of_the_likelihood():
     X, y = labels(5, n=12)
     kernel = RBF(1.0)
-    halves = fit_kernel_machine(
+    halves = fit_exact_gp(
         X, y, kernel=kernel, factor=cv.factors.Gaussian(0.5), exponents=np.full(12, 0.5), optimize=False
     )
     # N(y; f, v)^½ is N(y; f, 2v) times a constant: exact
-    wide = fit_kernel_machine(X, y, kernel=kernel, factor=cv.factors.Gaussian(1.0), optimize=False)
+    wide = fit_exact_gp(X, y, kernel=kernel, factor=cv.factors.Gaussian(1.0), optimize=False)
     np.testing.assert_allclose(halves.mean, wide.mean, atol=1e-9)
     constant = 12 * (-0.25 * np.log(2 * np.pi * 0.5) + 0.5 * np.log(2 * np.pi * 1.0))
     assert halves.log_evidence == pytest.approx(wide.log_evidence + constant, abs=1e-9)
@@ -177,12 +177,12 @@ def test_rows_without_variance_join_as_constants():
     X, y = labels(6, n=10)
     X[3] = 0.0
     kept = np.arange(10) != 3
-    full = fit_linear_machine(X, y, factor=cv.factors.Step(0.1))
-    part = fit_linear_machine(X[kept], y[kept], factor=cv.factors.Step(0.1))
+    full = fit_linear_model(X, y, factor=cv.factors.Step(0.1))
+    part = fit_linear_model(X[kept], y[kept], factor=cv.factors.Step(0.1))
     np.testing.assert_allclose(full.mean, part.mean, atol=1e-8)
     assert full.log_evidence == pytest.approx(part.log_evidence + np.log(0.5), abs=1e-9)
     assert full.loo_log_predictive[3] == pytest.approx(np.log(0.5), abs=1e-9)
-    kernel = fit_kernel_machine(X, y, kernel=Linear(1.0), factor=cv.factors.Step(0.1), optimize=False)
+    kernel = fit_exact_gp(X, y, kernel=Linear(1.0), factor=cv.factors.Step(0.1), optimize=False)
     assert kernel.log_evidence == pytest.approx(full.log_evidence, abs=1e-7)
 
 
@@ -190,13 +190,13 @@ def test_streaming_is_one_pass_and_refining_is_ep():
     X, y = labels(7, n=60)
     X = np.c_[X, np.ones(60)]
     factor = cv.factors.Probit(0.05)
-    whole = fit_linear_machine(X, y, factor=factor, method=cv.ADF())
-    machine = fit_linear_machine(X[:30], y[:30], factor=factor, method=cv.ADF())
+    whole = fit_linear_model(X, y, factor=factor, method=cv.ADF())
+    machine = fit_linear_model(X[:30], y[:30], factor=factor, method=cv.ADF())
     machine = absorb_rows(machine, X[30:], y[30:])
     np.testing.assert_allclose(machine.mean, whole.mean, atol=1e-10)
     assert machine.log_evidence == pytest.approx(whole.log_evidence, abs=1e-9)
     refined = refine(whole, X, y)
-    direct = fit_linear_machine(X, y, factor=factor)
+    direct = fit_linear_model(X, y, factor=factor)
     assert refined.converged
     np.testing.assert_allclose(refined.mean, direct.mean, atol=1e-7)
     assert refined.log_evidence == pytest.approx(direct.log_evidence, abs=1e-8)
@@ -206,13 +206,13 @@ def test_streaming_is_one_pass_and_refining_is_ep():
 
 def test_state_round_trip():
     X, y = labels(8)
-    machine = fit_kernel_machine(X, y, kernel=2.0 * RBF(1.0), factor=cv.factors.Step(0.1), optimize=False)
+    machine = fit_exact_gp(X, y, kernel=2.0 * RBF(1.0), factor=cv.factors.Step(0.1), optimize=False)
     header, arrays = machine.state()
-    again = KernelMachine.from_state(header, arrays, kernel_from_spec)
+    again = ExactGP.from_state(header, arrays, kernel_from_spec)
     np.testing.assert_array_equal(again.latent(X + 0.1), machine.latent(X + 0.1))
     assert again.status is machine.status and again.method == machine.method
-    linear = fit_linear_machine(X, y, factor=cv.factors.Step(0.1))
-    again = LinearMachine.from_state(*linear.state())
+    linear = fit_linear_model(X, y, factor=cv.factors.Step(0.1))
+    again = LinearModel.from_state(*linear.state())
     np.testing.assert_array_equal(again.latent(X), linear.latent(X))
 
 
@@ -270,7 +270,7 @@ def test_a_refused_point_leads_back():
 
 def test_a_restricted_fixed_point_has_no_gradient_and_is_refused():
     X, y = labels(1, n=30, flips=0.2)
-    machine = fit_kernel_machine(
+    machine = fit_exact_gp(
         X, y, kernel=RBF(2.0), factor=cv.factors.Step(0.1), free=("label_noise",), method=cv.RestrictedEP()
     )
     assert machine.status == "converged_restricted"
@@ -287,7 +287,7 @@ def test_a_kernel_that_turns_indefinite_is_refused():
 
     X, y = labels(1, n=30)
     with pytest.raises(ValueError, match="positive semi-definite"):
-        fit_kernel_machine(X, y, kernel=Turning(1.5), factor=cv.factors.Probit(), optimize=False)
+        fit_exact_gp(X, y, kernel=Turning(1.5), factor=cv.factors.Probit(), optimize=False)
 
 
 def test_a_refused_start_is_left_for_one_nearby():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cavity.models.merging import merge
+from cavity.models.latent_gaussian.unique_rows import unique_rows
 
 RNG = np.random.default_rng(4)
 POINTS = RNG.integers(0, 2, (40, 3)) * 1.0
@@ -11,7 +11,7 @@ LABELS = np.sign(RNG.standard_normal(40))
 
 
 def test_two_rows_by_hand():
-    merged = merge([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0], [1.0, 2.0]], [1, -1, 1, -1], [0.5, 2.0, 1.75, 0.0])
+    merged = unique_rows([[1.0, 2.0], [0.0, 5.0], [1.0, 2.0], [1.0, 2.0]], [1, -1, 1, -1], [0.5, 2.0, 1.75, 0.0])
     np.testing.assert_array_equal(merged.X, [[0.0, 5.0], [1.0, 2.0]])
     np.testing.assert_array_equal(merged.y, [-1, 1])
     np.testing.assert_array_equal(merged.copies, [2, 3])
@@ -21,7 +21,7 @@ def test_two_rows_by_hand():
 
 
 def test_every_row_finds_its_own_inputs_and_label():
-    merged = merge(POINTS, LABELS)
+    merged = unique_rows(POINTS, LABELS)
     np.testing.assert_array_equal(merged.X[merged.site], POINTS)
     np.testing.assert_array_equal(merged.y[merged.site], LABELS)
     assert len({(*row, label) for row, label in zip(POINTS.tolist(), LABELS, strict=True)}) == len(merged.y)
@@ -33,7 +33,7 @@ def test_sites_are_sorted_as_python_sorts_tuples():
     wide[100:] = wide[:100]
     wide[:, :3] = 0.0
     labels = np.sign(RNG.standard_normal(200))
-    merged = merge(wide, labels)
+    merged = unique_rows(wide, labels)
     expected = sorted({(*row, label) for row, label in zip(wide.tolist(), labels, strict=True)})
     assert [(*row, label) for row, label in zip(merged.X.tolist(), merged.y, strict=True)] == expected
 
@@ -44,9 +44,9 @@ def test_weights_repeats_and_permutations_are_one():
     fractions = np.repeat(POINTS, 3, axis=0), np.repeat(LABELS, 3), np.repeat(weights / 3.0, 3)
     shuffled = RNG.permutation(120)
     ways = [
-        merge(POINTS, LABELS, weights),
-        merge(POINTS[repeated], LABELS[repeated]),
-        merge(*(part[shuffled] for part in fractions)),
+        unique_rows(POINTS, LABELS, weights),
+        unique_rows(POINTS[repeated], LABELS[repeated]),
+        unique_rows(*(part[shuffled] for part in fractions)),
     ]
     for way in ways[1:]:
         for name in ("X", "y", "copies"):
@@ -57,7 +57,7 @@ def test_weights_repeats_and_permutations_are_one():
 def test_sums_of_fractions_do_not_depend_on_their_order():
     weights = RNG.random(40)
     order = RNG.permutation(40)
-    one, other = merge(POINTS, LABELS, weights), merge(POINTS[order], LABELS[order], weights[order])
+    one, other = unique_rows(POINTS, LABELS, weights), unique_rows(POINTS[order], LABELS[order], weights[order])
     np.testing.assert_array_equal(one.copies, other.copies)
     np.testing.assert_array_equal(one.exponents, other.exponents)
     np.testing.assert_array_equal(one.site[order], other.site)
@@ -67,16 +67,16 @@ def test_sums_of_fractions_do_not_depend_on_their_order():
 def test_rounding_makes_no_extra_copy():
     weights = np.full(20, 1 / 20)
     assert np.cumsum(weights)[-1] > 1
-    merged = merge(np.zeros((20, 1)), np.ones(20), weights)
+    merged = unique_rows(np.zeros((20, 1)), np.ones(20), weights)
     assert merged.copies == [1] and merged.exponents is None
 
 
 def test_minus_zero_is_zero():
-    assert len(merge([[0.0], [-0.0]], [1.0, 1.0]).y) == 1
+    assert len(unique_rows([[0.0], [-0.0]], [1.0, 1.0]).y) == 1
 
 
 def test_small_weights_keep_their_size():
-    merged = merge([[0.0], [1.0]], [1.0, 1.0], [1e-4, 1e4 + 0.5])
+    merged = unique_rows([[0.0], [1.0]], [1.0, 1.0], [1e-4, 1e4 + 0.5])
     np.testing.assert_array_equal(merged.copies, [1, 10001])
     np.testing.assert_allclose(merged.weights, [1e-4, 1e4 + 0.5], rtol=1e-15)
 
@@ -93,4 +93,4 @@ def test_small_weights_keep_their_size():
 )
 def test_bad_input_is_named(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
-        merge(*arguments)
+        unique_rows(*arguments)

@@ -8,7 +8,8 @@ import pytest
 from scipy import special, stats
 
 import cavity as cv
-from cavity.baselines import exact, laplace, variational_bayes
+from cavity.baselines import laplace, variational_bayes
+from cavity.exact_inference import exact
 
 
 def draw(seed: int, n: int = 50) -> np.ndarray:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cavity.factors import Probit
-from cavity.models.streams import parquet, stream_linear_machines
+from cavity.models.streaming import parquet, stream_linear_models
 
 RNG = np.random.default_rng(8)
 POINTS = RNG.standard_normal((90, 2))
@@ -47,9 +47,9 @@ def test_bad_columns_and_files_get_one_sentence(tmp_path):
     with pytest.raises(ValueError, match="columns is empty: X needs at least one column"):
         parquet(path, target="b", columns=[])
     with pytest.raises(ValueError, match="column 'c' must hold numbers; found string"):
-        stream_linear_machines(parquet(path, target="b"), factor=Probit())
+        stream_linear_models(parquet(path, target="b"), factor=Probit())
     with pytest.raises(ValueError, match="found nan in batch 0, row 1"):
-        stream_linear_machines(parquet(path, target="b", columns=["a"]), factor=Probit())
+        stream_linear_models(parquet(path, target="b", columns=["a"]), factor=Probit())
     (tmp_path / "text.parquet").write_text("not this")
     with pytest.raises(ValueError, match=r"text\.parquet cannot be read as Parquet"):
         parquet(tmp_path / "text.parquet", target="a")

@@ -13,12 +13,12 @@ from stream_rows import LABELS, ROWS, SMALL, check, cut, reference, streamed
 import cavity
 from cavity import storage
 from cavity.factors import Step
-from cavity.models.streams import portions
+from cavity.models.streaming import chunks
 
 
 @pytest.fixture(autouse=True)
 def _small_portions(monkeypatch):
-    monkeypatch.setattr(portions, "PORTION", SMALL)
+    monkeypatch.setattr(chunks, "PORTION", SMALL)
 
 
 class Watched:
@@ -82,9 +82,9 @@ import os, signal, sys
 import numpy as np
 import cavity
 from cavity.factors import Step
-from cavity.models.streams import portions, stream_linear_machines
+from cavity.models.streaming import portions, stream_linear_machines
 
-portions.PORTION = 64
+chunks.PORTION = 64
 folder, kill_at = sys.argv[1], int(sys.argv[2])
 data = np.load(folder + "/rows.npz")
 taken = open(folder + "/taken.txt", "a", buffering=1)

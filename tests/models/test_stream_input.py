@@ -5,14 +5,14 @@ import pytest
 from stream_rows import LABELS, ROWS, SMALL, cut, streamed
 
 import cavity
-from cavity.models.streams import portions
-from cavity.models.streams.portions import Reader
-from cavity.models.streams.sources import source_of
+from cavity.models.streaming import chunks
+from cavity.models.streaming.chunks import Reader
+from cavity.models.streaming.sources import source_of
 
 
 @pytest.fixture(autouse=True)
 def _small_portions(monkeypatch):
-    monkeypatch.setattr(portions, "PORTION", SMALL)
+    monkeypatch.setattr(chunks, "PORTION", SMALL)
 
 
 def bad(X, y, place, value=None, **changes):

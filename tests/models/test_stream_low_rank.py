@@ -7,8 +7,8 @@ import pytest
 import cavity as cv
 from cavity.factors import Probit
 from cavity.kernels import RBF, InducingInputs, RandomFeatures
-from cavity.models.machines import fit_low_rank_machine
-from cavity.models.streams import stream_low_rank_machines
+from cavity.models.latent_gaussian import fit_sparse_gp
+from cavity.models.streaming import stream_sparse_gps
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(150, 2))
@@ -24,8 +24,8 @@ def batches():
 @pytest.mark.parametrize("basis", BASES)
 def test_the_answer_is_that_of_all_rows_at_once(basis):
     known = {"kernel": KERNEL, "basis": BASES[basis], "factor": FACTOR, "method": TIGHT}
-    (found,), _ = stream_low_rank_machines(batches, **known)
-    whole = fit_low_rank_machine(X, Y, optimize=False, **known)
+    (found,), _ = stream_sparse_gps(batches, **known)
+    whole = fit_sparse_gp(X, Y, optimize=False, **known)
     assert found.account.status == "converged"
     new = RNG.normal(size=(30, 2))
     for ours, theirs in zip(found.latent(new), whole.latent(new), strict=True):
@@ -36,7 +36,7 @@ def test_the_answer_is_that_of_all_rows_at_once(basis):
 def test_residuals_count_and_a_row_of_weight_two_is_the_row_twice():
     """Against the dense form of FITC: K replaced by aaᵀ + diag r, rows repeated."""
     weights = np.where(np.arange(60) % 3 == 0, 2.0, 1.0)
-    (found,), _ = stream_low_rank_machines(
+    (found,), _ = stream_sparse_gps(
         (X[:60], Y[:60], weights), kernel=KERNEL, basis=BASES["inducing"], factor=FACTOR, method=TIGHT
     )
     rows, residual = (np.asarray(part) for part in BASES["inducing"](KERNEL, X[:60]))
@@ -50,7 +50,7 @@ def test_residuals_count_and_a_row_of_weight_two_is_the_row_twice():
 
 def test_bad_requests_get_a_sentence():
     with pytest.raises(TypeError, match=r"basis must be one of cavity\.kernels"):
-        stream_low_rank_machines(batches, kernel=KERNEL, basis=3, factor=FACTOR)
+        stream_sparse_gps(batches, kernel=KERNEL, basis=3, factor=FACTOR)
     wide = [(np.ones((4, 3)), np.ones(4))]
     with pytest.raises(ValueError, match=r"batch 0.*inputs must have 3 columns"):
-        stream_low_rank_machines(wide, kernel=KERNEL, basis=BASES["inducing"], factor=FACTOR)
+        stream_sparse_gps(wide, kernel=KERNEL, basis=BASES["inducing"], factor=FACTOR)

@@ -10,14 +10,14 @@ from stream_rows import EPSILON, LABELS, ROWS, SMALL, TIGHT, check, cut, referen
 
 import cavity
 from cavity.factors import Probit, Step
-from cavity.models.machines import absorb_rows, fit_linear_machine
-from cavity.models.streams import portions, run, stream_linear_machines, visiting
-from cavity.models.streams.course import begun
+from cavity.models.latent_gaussian import absorb_rows, fit_linear_model
+from cavity.models.streaming import chunks, run, stream_linear_models, visits
+from cavity.models.streaming.pass_state import begun
 
 
 @pytest.fixture(autouse=True)
 def _small_portions(monkeypatch):
-    monkeypatch.setattr(portions, "PORTION", SMALL)
+    monkeypatch.setattr(chunks, "PORTION", SMALL)
 
 
 def test_one_sweep_is_adf_and_many_are_ep():
@@ -41,7 +41,7 @@ def test_parallel_visits_of_a_portion_have_the_same_fixed_point(monkeypatch):
         asked.append(rows)
         return cavity.Parallel() if rows >= SMALL else cavity.InOrder()
 
-    monkeypatch.setattr("cavity.models.streams.course.weight_schedule", schedule)
+    monkeypatch.setattr("cavity.models.streaming.pass_state.weight_schedule", schedule)
     machine = streamed((ROWS, LABELS))
     check(machine, reference())
     assert machine.status == "converged" and asked[:5] == [0, 64, 128, 192, 200]
@@ -91,14 +91,14 @@ def test_rows_without_features_join_the_evidence():
 
 def test_several_observations_of_a_row_are_machines_of_their_own():
     other = np.where(np.arange(200) % 3 == 0, 1.0, -1.0)
-    both, _ = stream_linear_machines(
+    both, _ = stream_linear_models(
         (ROWS, np.arange(200)),
         factor=Probit(label_noise=0.05),
         observed=lambda y: np.stack([LABELS[y], other[y]]),
         method=TIGHT,
     )
     for machine, y in zip(both, (LABELS, other), strict=True):
-        alone = fit_linear_machine(ROWS, y, factor=Probit(label_noise=0.05), method=TIGHT)
+        alone = fit_linear_model(ROWS, y, factor=Probit(label_noise=0.05), method=TIGHT)
         check(machine, alone, 1e-10)
     assert both[0].sweeps != both[1].sweeps  # one ended first and was left alone
 
@@ -106,7 +106,7 @@ def test_several_observations_of_a_row_are_machines_of_their_own():
 def test_power_ep_streams():
     method = cavity.PowerEP(0.5, tol=1e-12)
     found = streamed((ROWS, LABELS), factor=Step(EPSILON), method=method)
-    whole = fit_linear_machine(ROWS, LABELS, factor=Step(EPSILON), method=method)
+    whole = fit_linear_model(ROWS, LABELS, factor=Step(EPSILON), method=method)
     check(found, whole, 1e-10)
     assert found.status == whole.status == "converged"
 
@@ -114,18 +114,18 @@ def test_power_ep_streams():
 def test_portions_share_one_program():
     """A short last portion is filled up: other numbers of rows compile nothing anew."""
     streamed((ROWS, LABELS))
-    programs = visiting.swept._cache_size(), visiting.measured._cache_size()
+    programs = visits.swept._cache_size(), visits.measured._cache_size()
     for rows in (190, 129, 128):
         streamed((ROWS[:rows], LABELS[:rows]))
-    assert (visiting.swept._cache_size(), visiting.measured._cache_size()) == programs
+    assert (visits.swept._cache_size(), visits.measured._cache_size()) == programs
 
 
 def test_slow_parallel_visits_give_way_to_sequential_ones():
-    prior = visiting.Sums(np.zeros(1), np.eye(1), np.zeros(()))
+    prior = visits.Sums(np.zeros(1), np.eye(1), np.zeros(()))
     method, record = cavity.EP(), {"rows": 10**6, "resumed": []}
 
     def after(course, mismatch):
-        met = visiting.nothing_met()._replace(largest=mismatch)
+        met = visits.nothing_met()._replace(largest=mismatch)
         ended = dataclasses.replace(course, tally=course.tally._replace(met=met)).after_pass(method, prior, record)
         return ended, ended.schedule(method, 10**6, 1)
 

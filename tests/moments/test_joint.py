@@ -9,7 +9,7 @@ from scipy import integrate, special, stats
 import cavity as cv
 from cavity.factors import GammaRate, GaussianPrecision, from_log_density
 from cavity.factors.gamma_rate import Draw
-from cavity.families import Beta, Categorical, Gamma, Gaussian, GaussianOrFlat, Product
+from cavity.families import Beta, Categorical, Gamma, Gaussian, GaussianWithUniform, Product
 from cavity.moments import Quadrature
 from cavity.moments.quadrature import can_integrate
 
@@ -78,8 +78,8 @@ def test_two_variables_against_scipy():
     ("factor", "family", "cavity", "data", "accuracy"),
     [
         (GammaRate(), Product((Gamma(), Gamma())), [2.0, 1.0, 3.0, 2.0], Draw(2.5, 1.0), 1e-9),
-        (GaussianPrecision(), Product((GaussianOrFlat(), Gamma())), [0.5, 0.5, 3.0, 3.5], 0.4, 1e-8),
-        (GaussianPrecision(), Product((GaussianOrFlat(), Gamma())), [3.0, 0.5, 1e6, 1e6], 0.4, 1e-6),
+        (GaussianPrecision(), Product((GaussianWithUniform(), Gamma())), [0.5, 0.5, 3.0, 3.5], 0.4, 1e-8),
+        (GaussianPrecision(), Product((GaussianWithUniform(), Gamma())), [3.0, 0.5, 1e6, 1e6], 0.4, 1e-6),
         # x and its mean apart by 1/√τ is a funnel, the worst for a rule of fixed shape.
         (GaussianPrecision(), Product((Gaussian(), Gaussian(), Gamma())), [8.0, 2.0, -1.25, 1.25, 5.0, 5.0], 0.0, 1e-6),
     ],
@@ -95,7 +95,7 @@ def test_against_closed_forms(factor, family, cavity, data, accuracy):
 
 
 def test_an_improper_cavity_has_no_mass():
-    family = Product((GaussianOrFlat(), Gamma()))
+    family = Product((GaussianWithUniform(), Gamma()))
     found, info = tilt(GaussianPrecision(), family, [0.0, 0.0, 3.0, 3.5], jnp.asarray(0.4))
     assert float(found.log_z) == -np.inf and float(info["error"]) == np.inf
     np.testing.assert_array_equal(found.site, 0.0)

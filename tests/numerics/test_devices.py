@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cavity as cv
-from cavity.numerics import devices
+from cavity._core import devices
 
 
 def test_what_fits_is_not_refused():

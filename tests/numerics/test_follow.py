@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.numerics.follow import Slopes, falling_root, follow
+from cavity.numerics.recentred_rule import Slopes, falling_root, follow
 
 
 def gaussian(y, s):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cavity.graph import DiscreteGraph
+from cavity.discrete import DiscreteGraph
 from cavity.reports.html import png
 from cavity.reports.layout import layout
 from cavity.reports.network import arranged, least_certain, network_figure, uncertainty

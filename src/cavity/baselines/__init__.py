@@ -1,9 +1,7 @@
-"""Rivals of EP on the same problems, and the exact answers they are all measured against."""
+"""Rivals of EP on the same problems, measured against exact answers."""
 
-from cavity.baselines.base import Estimate
 from cavity.baselines.billiards import Play, billiard
 from cavity.baselines.cones import exact_bayes_point
-from cavity.baselines.exact import exact, posterior_density
 from cavity.baselines.gibbs import Chain, gibbs, gibbs_chain, gibbs_density
 from cavity.baselines.importance import importance
 from cavity.baselines.laplace import laplace
@@ -14,6 +12,7 @@ from cavity.baselines.online import directed_decision, probabilistic_teacher
 from cavity.baselines.sphere import SphereSamples, sphere_sampling
 from cavity.baselines.svm import SVM, smallest_ball, svm
 from cavity.baselines.variational import jensen, variational_bayes, variational_bound_by_quadrature
+from cavity.exact_inference.problem_data import Estimate
 
 __all__ = [
     "SVM",
@@ -24,7 +23,6 @@ __all__ = [
     "SphereSamples",
     "billiard",
     "directed_decision",
-    "exact",
     "exact_bayes_point",
     "gibbs",
     "gibbs_chain",
@@ -35,7 +33,6 @@ __all__ = [
     "latent_laplace",
     "latent_sampling",
     "naive_mean_field",
-    "posterior_density",
     "probabilistic_teacher",
     "smallest_ball",
     "sphere_sampling",

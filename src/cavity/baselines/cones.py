@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity.baselines.base import Estimate
-from cavity.numerics import checks
+from cavity._core import checks
+from cavity.exact_inference.problem_data import Estimate
 
 #: patterns of wrong labels that are added up, at most
 MOST_PATTERNS = 4096

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from cavity.baselines.base import (
+from cavity.exact_inference.problem_data import (
     CLUTTER,
     LOG_2PI,
     MIXTURE,

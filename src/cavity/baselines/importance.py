@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.baselines.base import (
+from cavity.exact_inference.problem_data import (
     GAUSSIAN,
     MIXTURE,
     Estimate,
@@ -16,7 +16,7 @@ from cavity.baselines.base import (
     site_count,
     unsupported,
 )
-from cavity.inference.terms import log_likelihood
+from cavity.inference.pointwise import log_likelihood
 
 #: smallest weight a mixture component is given in a sample: a Dirichlet draw may underflow to 0
 TINY = 1e-300

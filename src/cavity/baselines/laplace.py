@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaln, logsumexp, roots_hermitenorm, softmax
 
-from cavity.baselines.base import (
+from cavity._core.precision import float64
+from cavity.exact_inference.problem_data import (
     GAUSSIAN,
     LOG_2PI,
     MIXTURE,
@@ -32,9 +33,8 @@ from cavity.baselines.base import (
     site_count,
     unsupported,
 )
+from cavity.inference.pointwise import sum_log_terms
 from cavity.inference.problem import Problem
-from cavity.inference.terms import sum_log_terms
-from cavity.numerics.precision import float64
 
 NOT_A_MAXIMUM = "The curvature −H is not positive definite: no Gaussian fits at this point."
 #: points of the tensor rule for the mean of a logistic-normal, at most

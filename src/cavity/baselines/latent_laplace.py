@@ -15,10 +15,10 @@ import jax
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from cavity._core import checks
+from cavity._core.precision import float64
 from cavity.baselines.laplace import NOT_A_MAXIMUM, SMALL_GAIN
 from cavity.factors.base import Factor
-from cavity.numerics import checks
-from cavity.numerics.precision import float64
 
 #: halvings of a step before it is given up
 MAX_HALVINGS = 40

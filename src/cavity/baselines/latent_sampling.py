@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.baselines.latent_laplace import latent_model
 from cavity.factors.base import Factor
-from cavity.numerics.precision import float64
 
 #: share of the moves at β = 1 that is thrown away before the moments are taken
 BURN_IN = 0.2

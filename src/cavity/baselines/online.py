@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.baselines.base import (
+from cavity.exact_inference.problem_data import (
     MIXTURE,
     Estimate,
     as_problem,

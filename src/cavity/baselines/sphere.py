@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity.numerics import checks
+from cavity._core import checks
 
 #: draws made at a time
 BATCH = 500_000

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.svm import SVC
 
+from cavity._core import checks
 from cavity.baselines.billiards import separator, walls
-from cavity.numerics import checks
 
 #: slack costs this much where none is wanted
 HARD = 1e10

@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import digamma, entr, gammaln, roots_hermitenorm, softmax
 
-from cavity.baselines.adaptive import integrate, prior_edges
-from cavity.baselines.base import (
+from cavity._core.precision import float64
+from cavity.baselines.laplace import laplace
+from cavity.exact_inference.adaptive import integrate, prior_edges
+from cavity.exact_inference.problem_data import (
     CLUTTER,
     LOG_2PI,
     MIXTURE,
@@ -31,10 +33,8 @@ from cavity.baselines.base import (
     site_count,
     unsupported,
 )
-from cavity.baselines.laplace import laplace
+from cavity.inference.pointwise import sum_log_terms
 from cavity.inference.problem import Problem
-from cavity.inference.terms import sum_log_terms
-from cavity.numerics.precision import float64
 
 
 def variational_bayes(

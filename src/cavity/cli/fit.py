@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cavity.cli.candidates import KERNELS, LIKELIHOODS, Candidate, fitted, searched
-from cavity.cli.endings import check_target, in_a_sentence, printable
+from cavity.cli.csv_table import Sheet
+from cavity.cli.errors import check_target, in_a_sentence, printable
+from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate, fitted, searched
 from cavity.cli.model_file import save_model
 from cavity.cli.options import (
     Categorical,
@@ -29,8 +30,7 @@ from cavity.cli.options import (
     Standardize,
     prepared,
 )
-from cavity.cli.recipe import Recipe
-from cavity.cli.sheet import Sheet
+from cavity.cli.preprocessing import Recipe
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table

@@ -8,7 +8,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cavity.cli.answers import (
+from cavity._core import checks
+from cavity.cli.errors import check_target, in_a_sentence, printable
+from cavity.cli.fit import say_notes, shown
+from cavity.cli.infer_result import (
     APPROXIMATIONS,
     MAXIMISERS,
     METHODS,
@@ -19,13 +22,10 @@ from cavity.cli.answers import (
     most_probable,
     named_clusters,
 )
-from cavity.cli.endings import check_target, in_a_sentence, printable
-from cavity.cli.fit import say_notes, shown
 from cavity.cli.options import Overwrite
-from cavity.graph import DiscreteGraph
-from cavity.graph.tree_messages import Contradiction
-from cavity.graph.uai_results import write_map, write_mar, write_pr
-from cavity.numerics import checks
+from cavity.discrete import DiscreteGraph
+from cavity.discrete.exact.tree_messages import Contradiction
+from cavity.discrete.io.uai_results import write_map, write_mar, write_pr
 from cavity.reports import SweepProgress, Table, UnitProgress, show
 from cavity.reports.html import png, write_whole
 from cavity.reports.network import check_drawable, least_certain, network_figure

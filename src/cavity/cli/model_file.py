@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cavity import storage
-from cavity.cli.recipe import Recipe
+from cavity.cli.preprocessing import Recipe
 from cavity.estimators import load
 from cavity.storage import StorageError
 

@@ -6,10 +6,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 
-from cavity.cli.candidates import METHODS
-from cavity.cli.recipe import MISSING, Recipe, labels, learned
-from cavity.cli.sheet import Sheet, read_sheet
-from cavity.numerics import checks
+from cavity._core import checks
+from cavity.cli.csv_table import Sheet, read_sheet
+from cavity.cli.estimator_options import METHODS
+from cavity.cli.preprocessing import MISSING, Recipe, labels, learned
 
 DataFile = Annotated[Path, typer.Argument(help="A CSV file with a row of names.", show_default=False)]
 Label = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]

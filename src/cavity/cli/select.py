@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cavity.cli.candidates import KERNELS, LIKELIHOODS, Candidate
-from cavity.cli.endings import in_a_sentence, printable
+from cavity.cli.errors import in_a_sentence, printable
+from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate
 from cavity.cli.fit import evidence, say_notes, shown, teller
 from cavity.cli.options import (
     Categorical,

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 from sklearn.cluster import KMeans
 
+from cavity._core import checks
+from cavity._core.devices import is_accelerator
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.stationary import Stationary
-from cavity.models.machines import LowRankMachine
-from cavity.models.merging import Merged
-from cavity.numerics import checks
-from cavity.numerics.devices import is_accelerator
+from cavity.models.latent_gaussian import SparseGP
+from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 NAMES = ("auto", "inducing", "learned", "features")
 #: different rows above which "auto" takes inducing inputs. The exact machine holds about four n × n matrices, 0.8
@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     learn_inputs: bool = False
 
 
-def choose(approximation: Any, rank: Any, kernel: Any, merged: Merged, seed: int, who: str) -> Choice:
+def choose(approximation: Any, rank: Any, kernel: Any, merged: UniqueRows, seed: int, who: str) -> Choice:
     """What a user's `approximation` and `rank` mean for these sites."""
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1):
         raise ValueError(f"rank must be a whole number from 1, or None; found {rank!r}.")
@@ -62,7 +62,7 @@ def choose(approximation: Any, rank: Any, kernel: Any, merged: Merged, seed: int
     return Choice(InducingInputs(spread_points(kernel, merged, int(rank or POINTS), seed)), name == "learned")
 
 
-def spread_points(kernel: Kernel, merged: Merged, count: int, seed: int) -> np.ndarray:
+def spread_points(kernel: Kernel, merged: UniqueRows, count: int, seed: int) -> np.ndarray:
     """The centres of k-means in the units of the kernel's length scales; all rows where there are no more."""
     X, weights = merged.X, merged.weights
     different = X[np.append(True, (X[1:] != X[:-1]).any(axis=1))]
@@ -78,7 +78,7 @@ def spread_points(kernel: Kernel, merged: Merged, count: int, seed: int) -> np.n
 
 def in_words(machine: Any) -> str:
     """What carries a machine's process."""
-    if not isinstance(machine, LowRankMachine):
+    if not isinstance(machine, SparseGP):
         return "exact"
     kind = "inducing inputs" if isinstance(machine.basis, InducingInputs) else "random features"
     return f"{machine.basis.width} {kind}"

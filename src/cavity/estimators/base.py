@@ -14,14 +14,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cavity.estimators.choices import plain
+from cavity._core.checks import LARGEST
+from cavity._core.precision import float64
+from cavity.estimators.defaults import plain
 from cavity.factors import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.status import FIXED_POINTS, Status
-from cavity.models.machines.padding import bucket, padded
-from cavity.models.merging import Merged
-from cavity.numerics.checks import LARGEST
-from cavity.numerics.precision import float64
+from cavity.models.latent_gaussian.padding import bucket, padded
+from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 #: from good to bad; what a set of machines reports is the worst of theirs.
 SEVERITY = (
@@ -141,7 +141,7 @@ def check_size(name: str, values: Any) -> None:
         raise ValueError(f"{name} must hold numbers between ±{LARGEST:g}; found {numbers[far][0]:g}: scale it.")
 
 
-def leave_one_out(machine: Any, merged: Merged, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def leave_one_out(machine: Any, merged: UniqueRows, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """log p(yᵢ | the other rows) for every row handed in, whatever its weight.
 
     A row that shares its site with others is predicted from all copies but one. A row of weight 0 is not in q: its

@@ -11,20 +11,20 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cavity._core import checks
+from cavity._core.checks import LARGEST
 from cavity.estimators.base import check_size
-from cavity.estimators.choices import binary_likelihood, plain
-from cavity.estimators.fit_stream import FitsStreams
+from cavity.estimators.defaults import binary_likelihood, plain
 from cavity.estimators.one_versus_rest import Labelled, class_codes, machine_names
 from cavity.estimators.progress import listeners
-from cavity.estimators.streaming import Seen, stream_classes
-from cavity.estimators.weights import class_weights, sample_weights
+from cavity.estimators.sample_weight import class_weights, sample_weights
+from cavity.estimators.seen_rows import Seen, stream_classes
+from cavity.estimators.streaming import FitsStreams
 from cavity.factors import Step
 from cavity.inference.methods import ADF
 from cavity.kernels import Linear
-from cavity.models.machines import KernelMachine, absorb_rows, fit_kernel_machine, fit_linear_machine, refine
-from cavity.models.merging import Merged
-from cavity.numerics import checks
-from cavity.numerics.checks import LARGEST
+from cavity.models.latent_gaussian import ExactGP, absorb_rows, fit_exact_gp, fit_linear_model, refine
+from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 #: numbers a table of features may hold, 2 GiB of them.
 MOST_NUMBERS = 2**28
@@ -126,16 +126,16 @@ class BayesPointMachine(FitsStreams):
             raise ValueError('prior_variance="auto" has no meaning for the step likelihood, which does not see it.')
         return factor, (*free, "prior_variance"), 1.0
 
-    def _fit_machine(self, merged: Merged, seed: int, name: str) -> Any:
+    def _fit_machine(self, merged: UniqueRows, seed: int, name: str) -> Any:
         factor, free, variance = self._parts()
         known = {"copies": merged.copies, "exponents": merged.exponents, "method": self.method, "seed": seed}
         known |= listeners(self.verbose, f"{type(self).__name__}{name}")
         if merged.X.shape[1] <= len(merged.X):
             learned = {"optimize": bool(free), "free": free}
-            return fit_linear_machine(merged.X, merged.y, factor=factor, prior_variance=variance, **known, **learned)
+            return fit_linear_model(merged.X, merged.y, factor=factor, prior_variance=variance, **known, **learned)
         kernel = Linear(variance) if "prior_variance" in free else Linear(variance).fix()
         free = tuple(name for name in free if name != "prior_variance")
-        return fit_kernel_machine(merged.X, merged.y, kernel=kernel, factor=factor, free=free, **known)
+        return fit_exact_gp(merged.X, merged.y, kernel=kernel, factor=factor, free=free, **known)
 
     def _summarise(self, machines: Sequence[Any]) -> None:
         super()._summarise(machines)
@@ -177,7 +177,7 @@ class BayesPointMachine(FitsStreams):
             merged = rows.sets[number]
             known = {"copies": merged.copies, "exponents": merged.exponents, "method": ADF()}
             if first:
-                return fit_linear_machine(merged.X, merged.y, factor=factor, prior_variance=variance, **known)
+                return fit_linear_model(merged.X, merged.y, factor=factor, prior_variance=variance, **known)
             return absorb_rows(without_exponents(self.machines_[number]), merged.X, merged.y, **known)
 
         machines = self._fit_machines(absorb, len(rows.sets))
@@ -222,7 +222,7 @@ class BayesPointMachine(FitsStreams):
 
     def _check_linear(self, what: str) -> None:
         """Streams need the form with weights."""
-        if any(isinstance(machine, KernelMachine) for machine in self.machines_):
+        if any(isinstance(machine, ExactGP) for machine in self.machines_):
             raise ValueError(f"{what} cannot go on from a fit to fewer rows than features; begin with partial_fit.")
 
     def _labelled(self, classes: np.ndarray, X: Any, y: np.ndarray, sample_weight: Any) -> Labelled:
@@ -243,6 +243,6 @@ def without_exponents(machine: Any) -> Any:
 
 def mean_weights(machine: Any) -> np.ndarray:
     """Posterior mean of the weights; from the kernel form it is prior_variance · Xᵀα."""
-    if isinstance(machine, KernelMachine):
+    if isinstance(machine, ExactGP):
         return machine.kernel.variance * (machine.X.T @ machine.alpha)
     return np.asarray(machine.mean)

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from cavity.estimators.approximation import choose, in_words
-from cavity.estimators.choices import as_given, deviations, fixed, suitable_kernel
+from cavity.estimators.defaults import as_given, deviations, fixed, suitable_kernel
 from cavity.estimators.progress import listeners
 from cavity.factors import Factor
-from cavity.models.machines import KernelMachine, LowRankMachine, fit_kernel_machine, fit_low_rank_machine
-from cavity.models.merging import Merged
+from cavity.models.latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
+from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 
 class GaussianProcess:
@@ -27,14 +27,14 @@ class GaussianProcess:
 
     def _fit_process(
         self,
-        merged: Merged,
+        merged: UniqueRows,
         factor: Factor,
         free: tuple[str, ...],
         seed: int,
         name: str = "",
         amplitude: bool = True,
         bias: float = 0.0,
-    ) -> KernelMachine | LowRankMachine:
+    ) -> ExactGP | SparseGP:
         """The machine of a set of sites.
 
         Args:
@@ -65,9 +65,9 @@ class GaussianProcess:
             **listeners(self.verbose, f"{type(self).__name__}{name}"),
         }
         if choice.basis is None:
-            return fit_kernel_machine(merged.X, merged.y, **known)
+            return fit_exact_gp(merged.X, merged.y, **known)
         learn_inputs = choice.learn_inputs and self.optimize
-        return fit_low_rank_machine(merged.X, merged.y, basis=choice.basis, learn_inputs=learn_inputs, **known)
+        return fit_sparse_gp(merged.X, merged.y, basis=choice.basis, learn_inputs=learn_inputs, **known)
 
     def _summarise(self, machines: Sequence[Any]) -> None:
         super()._summarise(machines)  # type: ignore[misc]

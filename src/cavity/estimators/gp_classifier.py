@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from cavity.estimators.choices import binary_likelihood
+from cavity.estimators.defaults import binary_likelihood
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import OneVersusRest
 from cavity.factors import Step
-from cavity.models.merging import Merged
+from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 
 class GPClassifier(GaussianProcess, OneVersusRest):
@@ -77,6 +77,6 @@ class GPClassifier(GaussianProcess, OneVersusRest):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit_machine(self, merged: Merged, seed: int, name: str) -> Any:
+    def _fit_machine(self, merged: UniqueRows, seed: int, name: str) -> Any:
         factor, free = binary_likelihood(self.likelihood, self.label_noise)
         return self._fit_process(merged, factor, free, seed, name, amplitude=not isinstance(factor, Step))

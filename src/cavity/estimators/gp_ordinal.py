@@ -10,13 +10,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from cavity._core import checks
 from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
-from cavity.estimators.weights import class_weights, sample_weights
+from cavity.estimators.sample_weight import class_weights, sample_weights
 from cavity.factors import OrdinalProbit
-from cavity.models.merging import merge
-from cavity.numerics import checks
+from cavity.models.latent_gaussian.unique_rows import unique_rows
 
 
 class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
@@ -97,7 +97,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
         classes = self._ordered(present_classes(y, weights))
         places = y[:, None] == classes
         codes, known = places.argmax(axis=1), places.any(axis=1)
-        merged = merge(X, codes, weights)
+        merged = unique_rows(X, codes, weights)
         factor = OrdinalProbit(self._first_thresholds(merged.y, merged.weights, len(classes)))
         free = ("thresholds",) if self.thresholds is None else ()
         machine = self._fit_process(merged, factor, free, self._seed())

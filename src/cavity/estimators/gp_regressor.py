@@ -7,12 +7,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
+from cavity._core import checks
 from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
 from cavity.estimators.gaussian_process import GaussianProcess
-from cavity.estimators.weights import sample_weights
+from cavity.estimators.sample_weight import sample_weights
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
-from cavity.models.merging import merge
-from cavity.numerics import checks
+from cavity.models.latent_gaussian.unique_rows import unique_rows
 
 LIKELIHOODS = ("gaussian", "student_t", "poisson")
 #: where a search for the noise starts, in standard deviations of y.
@@ -95,7 +95,7 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks())
         check_size("X", X)
         check_size("y", y)
-        merged = merge(X, np.asarray(y, np.float64), sample_weights(sample_weight, X))
+        merged = unique_rows(X, np.asarray(y, np.float64), sample_weights(sample_weight, X))
         offset, scale = self._location(merged.y, merged.weights)
         factor, free = self._likelihood(merged.y, scale)
         merged = merged._replace(y=(merged.y - offset) / scale)

@@ -10,9 +10,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
-from cavity.estimators.choices import plain
-from cavity.estimators.weights import class_weights, sample_weights
-from cavity.models.merging import Merged, merge
+from cavity.estimators.defaults import plain
+from cavity.estimators.sample_weight import class_weights, sample_weights
+from cavity.models.latent_gaussian.unique_rows import UniqueRows, unique_rows
 
 #: in place of log 0, so that differences stay numbers.
 FLOOR = -1e300
@@ -24,7 +24,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     classes_: np.ndarray
     class_weight: Any
 
-    def _fit_machine(self, merged: Merged, seed: int, name: str) -> Any:
+    def _fit_machine(self, merged: UniqueRows, seed: int, name: str) -> Any:
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
@@ -124,7 +124,7 @@ class Labelled(NamedTuple):
     features: np.ndarray
     codes: np.ndarray
     labels: list[np.ndarray]
-    sets: list[Merged]
+    sets: list[UniqueRows]
 
     @classmethod
     def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "Labelled":
@@ -132,7 +132,7 @@ class Labelled(NamedTuple):
         codes = class_codes(classes, y)
         positive = [1] if len(classes) == 2 else range(len(classes))
         labels = [np.where(codes == code, 1.0, -1.0) for code in positive]
-        return cls(features, codes, labels, [merge(features, own, weights) for own in labels])
+        return cls(features, codes, labels, [unique_rows(features, own, weights) for own in labels])
 
 
 def class_codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:

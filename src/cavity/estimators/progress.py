@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from cavity.inference.solution import Solution
-from cavity.models.machines.search import Evaluation
-from cavity.models.streams import Told
+from cavity.models.latent_gaussian.evidence_search import Evaluation
+from cavity.models.streaming import Told
 
 
 class Lines:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from cavity import storage
 from cavity.estimators.base import LatentGaussianEstimator
 from cavity.estimators.bayes_point_machine import BayesPointMachine
-from cavity.estimators.choices import as_given
+from cavity.estimators.defaults import as_given
 from cavity.estimators.gp_classifier import GPClassifier
 from cavity.estimators.gp_ordinal import GPOrdinal
 from cavity.estimators.gp_regressor import GPRegressor
@@ -23,14 +23,14 @@ from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, from_spe
 from cavity.factors import Factor
 from cavity.inference import methods, projection, relaxed, schedule
 from cavity.kernels import Kernel
-from cavity.models.machines import KernelMachine, LinearMachine, LowRankMachine
-from cavity.models.machines.record import factor_from_spec, factor_spec
+from cavity.models.latent_gaussian import ExactGP, LinearModel, SparseGP
+from cavity.models.latent_gaussian.fit_result import factor_from_spec, factor_spec
 from cavity.storage import StorageError
 
 ESTIMATORS: dict[str, type[LatentGaussianEstimator]] = {
     cls.__name__: cls for cls in (GPClassifier, BayesPointMachine, GPRegressor, GPOrdinal)
 }
-MACHINES: dict[str, Any] = {cls.__name__: cls for cls in (KernelMachine, LinearMachine, LowRankMachine)}
+MACHINES: dict[str, Any] = {cls.__name__: cls for cls in (ExactGP, LinearModel, SparseGP)}
 #: frozen dataclasses a method is made of.
 METHOD_PARTS: dict[str, Any] = {
     cls.__name__: cls
@@ -99,7 +99,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         for number, own in enumerate(header["machines"]):
             prefix = f"machine{number}/"
             parts = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
-            extra = () if own["kind"] == "LinearMachine" else (from_spec,)
+            extra = () if own["kind"] == "LinearModel" else (from_spec,)
             machine = MACHINES[own["kind"]].from_state(own, parts, *extra)
             machines.append(dataclasses.replace(machine, factor=with_arrays(machine.factor)))
         estimator._summarise(machines)

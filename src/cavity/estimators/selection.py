@@ -16,8 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
+from cavity._core import checks
 from cavity.estimators.base import AS_PROMISED, LatentGaussianEstimator
-from cavity.numerics import checks
 
 #: what stands for the status of a model that could not be fitted.
 FAILED = "failed"

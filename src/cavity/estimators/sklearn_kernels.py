@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
 from cavity import kernels
-from cavity.numerics import checks
+from cavity._core import checks
 
 #: the only classes that are made from a file.
 SHIPPED: dict[str, type[sk.Kernel]] = {

@@ -2,15 +2,15 @@
 
 from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor, static
 from cavity.factors.bernoulli import Bernoulli
-from cavity.factors.blurred import Blurred
-from cavity.factors.choice import Choice
+from cavity.factors.categorical_draw import CategoricalDraw
 from cavity.factors.clutter import Clutter
+from cavity.factors.conditioned import Conditioned
+from cavity.factors.convolved import GaussianConvolved
 from cavity.factors.custom import from_log_density, from_log_z
 from cavity.factors.equality import Equality
 from cavity.factors.gamma_rate import GammaRate
 from cavity.factors.gaussian import Gaussian
 from cavity.factors.gaussian_precision import GaussianPrecision
-from cavity.factors.given import Given
 from cavity.factors.linear import InnerProduct, Linear
 from cavity.factors.logistic import Logistic
 from cavity.factors.logistic_link import LogisticLink
@@ -27,15 +27,15 @@ from cavity.factors.truncation import Truncation
 
 __all__ = [
     "Bernoulli",
-    "Blurred",
-    "Choice",
+    "CategoricalDraw",
     "Clutter",
+    "Conditioned",
     "Equality",
     "Factor",
     "GammaRate",
     "Gaussian",
+    "GaussianConvolved",
     "GaussianPrecision",
-    "Given",
     "InnerProduct",
     "Linear",
     "Logistic",

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 import jax
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.pytrees import register
 from cavity.families.base import Family, Tilted
-from cavity.numerics import checks
-from cavity.numerics.trees import register
 
 F = TypeVar("F", bound=type)
 

@@ -6,22 +6,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.choice import seen, unseen
+from cavity.factors.categorical_draw import seen, unseen
 from cavity.families.base import Family, Tilted
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
-from cavity.numerics import checks
-from cavity.numerics.precision import is_traced
 
 
 @factor
 class Bernoulli(Factor):
     """t(y, p) = p^y (1 − p)^(1 − y), y = 0 or 1. Slots (y, p), or (p,) where y was observed: then it is the data.
 
-    A `Choice` between two states with weights (1 − p, p). An observed y adds (y, 1 − y) to the shapes. Else, with
-    cavities (1 − π, π) of y and Beta(a, b) of p, S = a + b:
+    A `CategoricalDraw` between two states with weights (1 − p, p). An observed y adds (y, 1 − y) to the shapes. Else,
+    with cavities (1 − π, π) of y and Beta(a, b) of p, S = a + b:
 
         Z = (π a + (1 − π) b)/S,    y hears (b, a)/S,
         E[log p] grows by b (2π − 1)/(S² Z),    E[log(1 − p)] by −a (2π − 1)/(S² Z).

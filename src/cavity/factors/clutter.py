@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core import checks
 from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.powered_clutter import powered_stats, radial_moments
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.multivariate import AxisAligned, SphericalGaussian
-from cavity.numerics import checks
 
 
 @factor

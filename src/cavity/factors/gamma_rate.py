@@ -7,18 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
+from cavity._core import checks
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
+from cavity.families.line_coordinates import gamma_line, matched
 from cavity.families.product import Product
-from cavity.families.unconstrained import gamma_line, matched
-from cavity.numerics import checks
-from cavity.numerics.differences import log_excess
 from cavity.numerics.gamma_functions import log_minus_digamma
+from cavity.numerics.gamma_increments import gamma_shape_step, log_gamma_step
 from cavity.numerics.inverses import gamma_shape
-from cavity.numerics.precision import is_traced
 from cavity.numerics.quadrature import integrate, log_abs
-from cavity.numerics.shape_steps import gamma_shape_step, log_gamma_step
+from cavity.numerics.stable_differences import log_excess
 
 
 class Draw(NamedTuple):

@@ -5,11 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core import checks
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.gaussian import Gaussian as GaussianFamily
-from cavity.numerics import checks
 
 
 @factor

@@ -10,10 +10,10 @@ from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import LOG_2PI, Gaussian
+from cavity.families.line_coordinates import gamma_line, matched
 from cavity.families.product import Product
-from cavity.families.unconstrained import gamma_line, matched
+from cavity.numerics.gamma_increments import log_gamma_step
 from cavity.numerics.quadrature import integrate, log_abs
-from cavity.numerics.shape_steps import log_gamma_step
 
 #: log of the largest ratio of 1/τ to what is expected of it
 FARTHEST = 600.0

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics import checks
-from cavity.numerics.edge import expected_log
-from cavity.numerics.follow import Slopes
+from cavity.numerics.expected_log_step import expected_log
 from cavity.numerics.mixture_tails import Levels, Tilt, shares
-from cavity.numerics.precision import is_traced
+from cavity.numerics.recentred_rule import Slopes
 
 
 def check_binary(name: str, label_noise: Any, data: Any) -> None:

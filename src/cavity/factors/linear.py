@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.product import Product
-from cavity.numerics import checks
-from cavity.numerics.precision import is_traced
 
 
 class Relation(NamedTuple):

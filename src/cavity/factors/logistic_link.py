@@ -10,8 +10,8 @@ from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.beta import Beta
 from cavity.families.gaussian import LOG_2PI, Gaussian
+from cavity.families.line_coordinates import beta_line, matched
 from cavity.families.product import Product
-from cavity.families.unconstrained import beta_line, matched
 from cavity.families.whitened import Frame, tilted, whitened_moments
 from cavity.numerics.gamma_functions import digamma_difference, trigamma
 from cavity.numerics.quadrature import integrate, log_abs

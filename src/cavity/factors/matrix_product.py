@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian, half_log_det, inverse
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.product import Product
-from cavity.numerics import checks
-from cavity.numerics.precision import is_traced
 
 
 class Map(NamedTuple):

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
-from cavity.numerics.precision import is_traced
 
 
 @factor

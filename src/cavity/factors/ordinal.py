@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics import checks
-from cavity.numerics.edge import expected_log
-from cavity.numerics.follow import Slopes, falling_root, follow
+from cavity.numerics.expected_log_step import expected_log
 from cavity.numerics.interval import HUGE, interval, log_interval
-from cavity.numerics.precision import float64, is_traced
+from cavity.numerics.recentred_rule import Slopes, falling_root, follow
 
 
 @factor

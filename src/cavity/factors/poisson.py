@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor, factor
 from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.follow import Slopes, follow
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet
-from cavity.numerics.precision import float64, is_traced
+from cavity.numerics.recentred_rule import Slopes, follow
 
 # e^f is cut off here: t is 0 long before, and its square must still be a number.
 _LARGEST = 300.0

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
+from cavity._core.precision import float64
 from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.label_noise import (
     as_tilted,
@@ -19,10 +20,9 @@ from cavity.factors.label_noise import (
 )
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.follow import Slopes, falling_root, follow
 from cavity.numerics.mixture_tails import Tilt, mirrored, mixed
 from cavity.numerics.normal import log_ndtr, mills, one_sided
-from cavity.numerics.precision import float64
+from cavity.numerics.recentred_rule import Slopes, falling_root, follow
 
 
 @factor

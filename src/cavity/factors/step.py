@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.factors.base import Factor, factor
 from cavity.factors.label_noise import as_tilted, binary_prediction, check_binary, powered_levels
 from cavity.factors.probit import threshold
@@ -13,7 +14,6 @@ from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.numerics.mixture_tails import mirrored, mixed
 from cavity.numerics.normal import log_ndtr
-from cavity.numerics.precision import float64
 
 
 @factor

@@ -5,14 +5,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from cavity._core import checks
+from cavity._core.precision import float64
 from cavity.factors.base import Factor, factor
 from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics import checks
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
 from cavity.numerics.mixture_tails import Tilt
-from cavity.numerics.precision import float64
 from cavity.numerics.scale_mixture import tilt_of
 
 

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import logsumexp
 
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.path import Path
 from cavity.families.tree import Subtree
-from cavity.numerics.precision import is_traced
 
 
 class OnTree(NamedTuple):

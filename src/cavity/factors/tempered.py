@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 import jax
 
 from cavity.factors.base import Factor, factor
-from cavity.factors.paired import Paired
+from cavity.factors.wrapper import SiteWrapper
 from cavity.families.base import Family, Tilted
 
 
 @factor
-class Tempered(Paired):
+class Tempered(SiteWrapper):
     """t(f)^w. factor: t. The data of a site are the pair (data of t, w), w ≥ 0.
 
     Everything is the factor's own with `power` multiplied by w, so it is exact where the factor knows all powers.

@@ -7,8 +7,8 @@ from cavity.families.dirichlet import Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
+from cavity.families.improper import FullGaussianWithUniform, GammaWithUniform, GaussianWithUniform
 from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
-from cavity.families.or_flat import FullGaussianOrFlat, GammaOrFlat, GaussianOrFlat
 from cavity.families.product import Product
 
 __all__ = [
@@ -18,11 +18,11 @@ __all__ = [
     "Dirichlet",
     "Family",
     "FullGaussian",
-    "FullGaussianOrFlat",
+    "FullGaussianWithUniform",
     "Gamma",
-    "GammaOrFlat",
+    "GammaWithUniform",
     "Gaussian",
-    "GaussianOrFlat",
+    "GaussianWithUniform",
     "Product",
     "SphericalGaussian",
     "Tilted",

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.precision import float64
+from cavity._core.precision import float64
 
 
 class Tilted(NamedTuple):

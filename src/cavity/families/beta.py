@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.families.dirichlet import ShapeFamily
-from cavity.numerics.precision import float64
 
 
 @dataclass(frozen=True)

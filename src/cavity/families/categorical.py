@@ -14,10 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
-from cavity.numerics.differences import leave_one_out, log_excess
-from cavity.numerics.precision import float64
-from cavity.numerics.unrolled import FEW, all_last, any_last, log_sum_last, shares_and_rest, shares_last
+from cavity.numerics.short_axis import FEW, all_last, any_last, log_sum_last, shares_and_rest, shares_last
+from cavity.numerics.stable_differences import leave_one_out, log_excess
 
 #: A count above this is a zero. Not 0, because fractional powers and damped steps add up to integers only nearly.
 SOME = 1e-9

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
-from cavity.numerics.differences import leave_one_out, log_excess
 from cavity.numerics.gamma_functions import (
     HALF_LOG_2PI,
     binet,
@@ -18,7 +18,7 @@ from cavity.numerics.gamma_functions import (
     trigamma_difference,
 )
 from cavity.numerics.inverses import dirichlet_shapes
-from cavity.numerics.precision import float64
+from cavity.numerics.stable_differences import leave_one_out, log_excess
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.categorical import SOME, Categorical
-from cavity.numerics.precision import float64
-from cavity.numerics.unrolled import log_sum_along
+from cavity.numerics.short_axis import log_sum_along
 
 
 @dataclass(frozen=True)

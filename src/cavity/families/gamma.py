@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
-from cavity.numerics.differences import cross_difference, log_excess
 from cavity.numerics.gamma_functions import (
     HALF_LOG_2PI,
     binet,
@@ -17,7 +17,7 @@ from cavity.numerics.gamma_functions import (
     trigamma,
 )
 from cavity.numerics.inverses import gamma_shape, inverse_digamma
-from cavity.numerics.precision import float64
+from cavity.numerics.stable_differences import cross_difference, log_excess
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import LOG_2PI, gaussian_kl
-from cavity.numerics.differences import cross_difference
-from cavity.numerics.precision import float64
+from cavity.numerics.stable_differences import cross_difference
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
+from cavity._core.precision import float64
 from cavity.families.categorical import SOME
 from cavity.families.edge_tables import EdgeTables, conditionals, split_zeros
-from cavity.numerics.precision import float64
-from cavity.numerics.unrolled import log_sum_along
+from cavity.numerics.short_axis import log_sum_along
 
 
 class Products(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
-from cavity.numerics.precision import float64
 
 #: equal families up to which each is asked for itself; more are asked together, which takes less compiling
 ASKED_APART = 3

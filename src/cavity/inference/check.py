@@ -15,16 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
+from cavity._core.threads import one_blas_thread
 from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widened
 from cavity.diagnostics.psis import effective_sample_size, smooth
 from cavity.diagnostics.tempering import temper
 from cavity.diagnostics.weighted import stratified_log_mean, weighted_moments
 from cavity.factors.base import MissingDensity
 from cavity.inference.inference_data import from_weighted
+from cavity.inference.pointwise import log_likelihood
 from cavity.inference.problem import Problem
-from cavity.inference.terms import log_likelihood
-from cavity.numerics.precision import float64
-from cavity.numerics.threads import one_blas_thread
 from cavity.posteriors.base import Coordinates
 
 if TYPE_CHECKING:

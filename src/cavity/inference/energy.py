@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.inference.loop import MEASURE_BATCH, refresh
+from cavity._core.precision import float64
+from cavity.inference._loop import MEASURE_BATCH, refresh
+from cavity.inference._visit import SiteBatch, gather, propose, site_key
 from cavity.inference.methods import Method, PowerEP
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.inference.visit import Rows, attempt, derived, gather
-from cavity.numerics.precision import float64
 
 
 class Energy(NamedTuple):
@@ -65,7 +65,7 @@ def energy(
     for number, (group, own) in enumerate(zip(problem.groups, sites, strict=True)):
         seen = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
         gamma = seen if marginals is None else jnp.asarray(marginals[number])
-        key = derived(jax.random.key(0), group.moments.random, number)
+        key = site_key(jax.random.key(0), group.moments.random, number)
         found.append(of_group(PowerEP(power), group, jnp.asarray(own), seen, gamma, key))
     value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
     value = value + sum(jnp.sum(part.value) for part in found)
@@ -81,10 +81,10 @@ def of_group(
     """One row a site; a factor of multiplicity 0 adds nothing and has no slope."""
     family, power = group.family, method.power
 
-    def one(entry: tuple[Rows, jax.Array, jax.Array]) -> Slopes:
+    def one(entry: tuple[SiteBatch, jax.Array, jax.Array]) -> Slopes:
         rows, seen, gamma = entry
         block = jax.tree.map(lambda leaf: leaf[None], rows)
-        trial = jax.tree.map(lambda leaf: leaf[0], attempt(method, group, gamma[None], block, key))
+        trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, gamma[None], block, key))
         matched = trial.cavity + trial.message
         tilted, copies = family.moments(matched), rows.copies
         log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)

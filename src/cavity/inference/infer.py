@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference.convergent import converge
-from cavity.inference.ladder import climb
-from cavity.inference.loop import Start, advance_anew, begin
+from cavity._core import checks
+from cavity._core.precision import is_traced
+from cavity.inference._convergent import converge
+from cavity.inference._ladder import climb
+from cavity.inference._loop import Start, advance_anew, begin
+from cavity.inference._run import Limits, close, drive
 from cavity.inference.methods import Auto, DoubleLoop, Ladder, Method, Rule
 from cavity.inference.problem import Problem
 from cavity.inference.projection import check_groups
-from cavity.inference.run import Limits, close, drive
 from cavity.inference.solution import Solution
-from cavity.numerics import checks
-from cavity.numerics.precision import is_traced
 
 
 class HasProblem(Protocol):

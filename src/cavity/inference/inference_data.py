@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from cavity.inference.pointwise import pointwise_log_likelihood
 from cavity.inference.problem import Problem
-from cavity.inference.terms import pointwise_log_likelihood
 
 if TYPE_CHECKING:
     from arviz import InferenceData

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.numerics.precision import float64
 
 
 @float64

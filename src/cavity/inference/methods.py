@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from cavity._core import checks
+from cavity._core.pytrees import register
 from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
-from cavity.numerics import checks
-from cavity.numerics.trees import register
 
 #: residuals that compiled programs have room for at least
 ROOM = 1024

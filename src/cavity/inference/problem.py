@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import is_traced
+from cavity._core.pytrees import register
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
-from cavity.inference.shortcut import Shortcut
+from cavity.inference.shortcut import SweepKernel
 from cavity.moments.base import Moments
-from cavity.numerics.precision import is_traced
-from cavity.numerics.trees import register
 from cavity.posteriors.base import Posterior
 
 IN_ORDER = InOrder()
@@ -68,7 +68,7 @@ class Problem:
     posterior: Posterior
     predictor: Any = None
     schedule: Schedule = IN_ORDER
-    shortcut: Shortcut | None = None
+    shortcut: SweepKernel | None = None
 
     def with_moments(self, moments: Moments) -> "Problem":
         """The same problem with every group integrated by `moments`."""

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 
+from cavity._core.pytrees import register
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
-from cavity.numerics.trees import register
 
 
 class Integrals(NamedTuple):

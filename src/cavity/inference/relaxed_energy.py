@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._core import checks
+from cavity._core.precision import float64
 from cavity.families.gaussian import Gaussian
 from cavity.inference.energy import of_group
 from cavity.inference.methods import EP
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.numerics import checks
-from cavity.numerics.precision import float64
 
 
 class RelaxedEnergy(NamedTuple):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 if TYPE_CHECKING:
+    from cavity.inference._state import Report, State
     from cavity.inference.methods import Method
     from cavity.inference.problem import Problem
-    from cavity.inference.state import Report, State
 
 
-class Shortcut(ABC):
+class SweepKernel(ABC):
     """Strategies are frozen dataclasses: hashable, static under `jit`."""
 
     @abstractmethod

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64, is_traced, to_numpy
+from cavity._core.pytrees import register
 from cavity.inference.check import Check, check
 from cavity.inference.energy import Energy, energy
 from cavity.inference.inference_data import from_draws
 from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, FIXED_POINTS, Rung, Status
-from cavity.numerics.precision import float64, is_traced, to_numpy
-from cavity.numerics.trees import register
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import float64, is_traced
 from cavity.kernels.structure import Bounds, check_bounds, kernel, without_bounds
-from cavity.numerics import checks
-from cavity.numerics.precision import float64, is_traced
 
 #: where a search may move a length scale, in the units of the features.
 LENGTH_SCALES = (1e-3, 1e3)

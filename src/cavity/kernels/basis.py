@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.kernels.base import Kernel
 from cavity.kernels.structure import without_bounds
-from cavity.numerics.precision import float64
 
 
 class Spanned(NamedTuple):

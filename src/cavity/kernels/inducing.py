@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
+from cavity._core.pytrees import register
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
 from cavity.numerics.linear import cholesky, solve_triangular
-from cavity.numerics.precision import float64
-from cavity.numerics.trees import register
 
 #: added to the diagonal of K_ZZ, as a share of its mean: rounding makes eigenvalues negative by some m · 1e-16 of it
 JITTER = 1e-10

@@ -18,14 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
+from cavity._core.pytrees import register
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
 from cavity.kernels.composite import Product, Sum
 from cavity.kernels.constant import Constant
 from cavity.kernels.dot_product import Linear
 from cavity.kernels.stationary import RBF, Matern, Stationary
-from cavity.numerics.precision import float64
-from cavity.numerics.trees import register
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
+from cavity._core.precision import float64
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.coordinates import cut, parts_of
+from cavity.learned.message_coordinates import cut, parts_of
 from cavity.learned.oracles import Answers, Oracle, stacked
 from cavity.learned.sampling import matched
-from cavity.numerics.precision import float64
 
 #: key, number of draws → values (one array a variable, or one array) and log factor(x)/r(x)
 Draw = Callable[[jax.Array, int], tuple[Any, jax.Array]]

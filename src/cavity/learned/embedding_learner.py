@@ -9,9 +9,9 @@ import numpy as np
 
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.coordinates import cut, parts_of
 from cavity.learned.embedding_operator import ONLINE, Embedding, Settings, fit, predict, with_more
 from cavity.learned.learner import Guess, Learner
+from cavity.learned.message_coordinates import cut, parts_of
 from cavity.learned.oracles import Answers
 from cavity.learned.targets import Target
 

@@ -18,12 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.learned.features import TwoStages, two_stages
 from cavity.learned.message_kernels import mean_variances, median_gap, messages_of
 from cavity.learned.regression import Regression, fitted, leave_one_out, update
 from cavity.learned.targets import Target
-from cavity.numerics.precision import float64
 
 #: messages the widths are computed from; of more, so many are chosen
 MOST = 2000

@@ -11,18 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import float64
 from cavity.factors.base import Factor, factor, is_one, static
 from cavity.families.base import Family, Tilted
-from cavity.learned.coordinates import statistics_of
-from cavity.learned.every_time import DRAWS, check_slots, inner_and_oracle
+from cavity.learned.message_coordinates import statistics_of
 from cavity.learned.operator import Operator, Report, Sites
+from cavity.learned.oracle_factor import DRAWS, check_slots, inner_and_oracle
 from cavity.learned.oracles import Oracle
 from cavity.learned.residual_process import ResidualProcess
 from cavity.learned.saving import restore, store
 from cavity.learned.simulation import Sampler, Simulator, Slots
 from cavity.moments.base import Moments
-from cavity.numerics import checks
-from cavity.numerics.precision import float64
 
 
 @factor

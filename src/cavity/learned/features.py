@@ -9,7 +9,7 @@ import numpy as np
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.gamma import Gamma
-from cavity.learned.coordinates import cut, parts_of
+from cavity.learned.message_coordinates import cut, parts_of
 
 #: nodes of the rule that gives E[exp(iwx)] of a Beta variable
 NODES = 192

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.learned.features import Waves, mean_and_variance, waves
-from cavity.numerics.precision import float64
 
 
 class Messages(NamedTuple):

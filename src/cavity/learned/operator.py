@@ -8,9 +8,9 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family
-from cavity.learned.auditing import AT_THE_END, RATE, SURPRISE, UNSURPRISING, WORSE, Audits, none
-from cavity.learned.coordinates import divergence
+from cavity.learned.calibration import AT_THE_END, RATE, SURPRISE, UNSURPRISING, WORSE, Audits, none
 from cavity.learned.learner import Guess, Learner
+from cavity.learned.message_coordinates import divergence
 from cavity.learned.oracles import Answers, Oracle
 from cavity.learned.residual_process import padded
 from cavity.learned.sampling import SamplerError

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.factors.given import Given
+from cavity.factors.conditioned import Conditioned
 from cavity.families.base import Family
 from cavity.moments.base import Moments
 
@@ -50,7 +50,7 @@ class Oracle(ABC):
     ) -> Answers:
         """What factor × cavity looks like, for rows of cavities and of data.
 
-        known: places of arguments that are numbers; `data` is then as `Given` takes it.
+        known: places of arguments that are numbers; `data` is then as `Conditioned` takes it.
         """
 
 
@@ -68,7 +68,7 @@ class Integrated(Oracle):
         self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
     ) -> Answers:
         if (family, known) not in self._compiled:
-            factor = Given(self.factor, known) if known else self.factor
+            factor = Conditioned(self.factor, known) if known else self.factor
 
             def one(cavity: jax.Array, data: Any, key: jax.Array) -> Any:
                 return self.moments.tilt(self.moments.init(), factor, family, cavity, data, 1.0, key)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.families.base import Family
-from cavity.learned.coordinates import anchored, changes, parts_of, reference_for
-from cavity.learned.knowledge import Knowledge, Labels, forecast, ignorant, inputs_of, learned, log_overlap, targets_of
+from cavity.learned.acquisition import Told, Unsure, chosen
+from cavity.learned.gp_state import Knowledge, Labels, forecast, ignorant, inputs_of, learned, log_overlap, targets_of
 from cavity.learned.learner import Guess, Learner
+from cavity.learned.message_coordinates import anchored, changes, parts_of, reference_for
 from cavity.learned.oracles import Answers
-from cavity.learned.pivoting import Told, Unsure, chosen
 from cavity.learned.tuning import Tuned, tune
 
 #: labels kept at first; more make the arrays twice as large

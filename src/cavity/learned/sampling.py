@@ -17,14 +17,14 @@ from scipy.special import logsumexp
 from scipy.stats import qmc
 
 from cavity.factors.base import Factor
-from cavity.factors.given import Given
+from cavity.factors.conditioned import Conditioned
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
-from cavity.learned.coordinates import cut, parts_of
+from cavity.learned.message_coordinates import cut, parts_of
 from cavity.learned.oracles import Answers, Integrated, Oracle, stacked
 from cavity.moments.quadrature import Quadrature, can_integrate
 
@@ -138,7 +138,7 @@ class Weighed(Sampled):
     def weighed(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
         known = site.known
         if known not in self._compiled:
-            factor = Given(self.factor, known) if known else self.factor
+            factor = Conditioned(self.factor, known) if known else self.factor
             self._compiled[known] = jax.jit(jax.vmap(factor.log_density, in_axes=(0, None)))
         x = tuple(map(jnp.asarray, values)) if len(values) > 1 else jnp.asarray(values[0])
         found = np.asarray(self._compiled[known](x, site.data))

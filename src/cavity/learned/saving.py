@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cavity.learned.auditing import Audits
-from cavity.learned.knowledge import Labels
+from cavity.learned.calibration import Audits
+from cavity.learned.gp_state import Labels
 from cavity.learned.operator import Operator
 from cavity.learned.residual_process import ResidualProcess
 from cavity.learned.tuning import Tuned

@@ -10,7 +10,7 @@ import numpy as np
 
 from cavity.factors.base import Factor, factor, static
 from cavity.families.base import Family
-from cavity.learned.coordinates import parts_of
+from cavity.learned.message_coordinates import parts_of
 from cavity.learned.sampling import Draws, Question, Sampled, SamplerError, log_density
 
 #: a sampler takes a generator and one array of draws for each input, and gives one for each output

@@ -20,7 +20,7 @@ from cavity.families.beta import Beta
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
-from cavity.learned.coordinates import change, cut, moved, parts_of
+from cavity.learned.message_coordinates import change, cut, moved, parts_of
 
 Kind = Literal["statistics", "parameters", "message", "change"]
 

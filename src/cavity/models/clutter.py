@@ -4,12 +4,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from cavity._core import checks
+from cavity._core.precision import float64
 from cavity.factors.clutter import Clutter
 from cavity.families import DiagonalGaussian, FullGaussian, Gaussian, SphericalGaussian
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.closed_form import ClosedForm
-from cavity.numerics import checks
-from cavity.numerics.precision import float64
 from cavity.posteriors.shared import Shared
 
 SHAPES = {"spherical": SphericalGaussian, "diagonal": DiagonalGaussian, "full": FullGaussian}

@@ -5,12 +5,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import float64, is_traced
 from cavity.factors.mixture import Mixture
 from cavity.families import Dirichlet
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.closed_form import ClosedForm
-from cavity.numerics import checks
-from cavity.numerics.precision import float64, is_traced
 from cavity.posteriors.shared import Shared
 
 

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor
 from cavity.families import FullGaussian, Gaussian
 from cavity.families.base import Family
@@ -13,8 +15,6 @@ from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature
-from cavity.numerics import checks
-from cavity.numerics.precision import float64, is_traced
 from cavity.posteriors.shared import Shared
 
 

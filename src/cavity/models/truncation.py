@@ -6,12 +6,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import float64, is_traced
 from cavity.factors.truncation import Truncation
 from cavity.families import Gaussian
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.closed_form import ClosedForm
-from cavity.numerics import checks
-from cavity.numerics.precision import float64, is_traced
 from cavity.posteriors.shared import Shared
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, MissingClosedForm, is_one
 from cavity.families.base import Family, Tilted
 from cavity.moments.base import Info, Moments
-from cavity.numerics.precision import is_traced
 
 
 @dataclass(frozen=True)

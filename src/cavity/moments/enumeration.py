@@ -16,7 +16,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import ASKED_APART, Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.unrolled import apart, largest, log_sum, log_sum_last, stacked, unstacked
+from cavity.numerics.short_axis import apart, largest, log_sum, log_sum_last, stacked, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000

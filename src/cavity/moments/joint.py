@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI, Gaussian
+from cavity.families.line_coordinates import Line, is_unconstrained, line, matched
 from cavity.families.product import Product
-from cavity.families.unconstrained import Line, is_unconstrained, line, matched
 from cavity.families.whitened import Frame, tilted, whiten, whitened_moments
 from cavity.moments.base import Info
 from cavity.moments.expected import cavity_statistics, matches_squares

@@ -14,7 +14,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.differences import leave_one_out, log_excess
+from cavity.numerics.stable_differences import leave_one_out, log_excess
 
 #: Arguments are moved up by this many steps before an asymptotic series is used.
 SHIFT = 10

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma
 
-from cavity.numerics.differences import leave_one_out
 from cavity.numerics.gamma_functions import (
     digamma_difference,
     expected_log,
@@ -20,6 +19,7 @@ from cavity.numerics.gamma_functions import (
     trigamma_difference,
     trigamma_excess,
 )
+from cavity.numerics.stable_differences import leave_one_out
 
 NEWTON_STEPS = 5
 POLISH_STEPS = 8  # two or three converge; the rest are for components that first meet their bound here

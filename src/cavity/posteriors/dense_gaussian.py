@@ -16,13 +16,13 @@ import numpy as np
 from cavity.numerics import blocked
 from cavity.numerics.blocked import Blocks
 from cavity.numerics.linear import cholesky, solve_triangular
-from cavity.posteriors import together
-from cavity.posteriors import window as windows
+from cavity.posteriors import block_update
+from cavity.posteriors import delayed_updates as windows
 from cavity.posteriors.base import Coordinates, Equations, Posterior
+from cavity.posteriors.block_update import Absorbed
+from cavity.posteriors.delayed_updates import Window
 from cavity.posteriors.dense_algebra import Dense, KernelPrior, before_sites, dense, window_sizes
-from cavity.posteriors.response import LARGEST, solve_dense
-from cavity.posteriors.together import Absorbed
-from cavity.posteriors.window import Window
+from cavity.posteriors.linear_response import LARGEST, solve_dense
 
 
 class Pass(NamedTuple):
@@ -111,7 +111,7 @@ class DenseGaussian(Posterior):
             return windows.close_inside(passed, number * window.mean.size, window)
         width = window.moves.size
         if isinstance(window, Absorbed):
-            moved, columns, signs = window.reach @ window.moves, together.columns(window), window.signs
+            moved, columns, signs = window.reach @ window.moves, block_update.columns(window), window.signs
         else:
             spread = windows.spread(window)
             moved, columns = spread @ window.moves, spread * jnp.sqrt(jnp.abs(window.gains))
@@ -126,7 +126,7 @@ class DenseGaussian(Posterior):
         return windows.local(window, place)
 
     def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
-        return together.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
+        return block_update.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: KernelPrior, sites: int) -> bool:
         return sites <= LARGEST

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from cavity.families.categorical import SOME
 from cavity.families.path import Path
 from cavity.families.tree import Subtree
-from cavity.numerics.unrolled import log_sum_along
+from cavity.numerics.short_axis import log_sum_along
 from cavity.posteriors.base import Posterior
 
 

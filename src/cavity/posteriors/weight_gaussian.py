@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 
 from cavity.numerics.linear import cholesky, solve_triangular
-from cavity.posteriors import together
-from cavity.posteriors import window as windows
+from cavity.posteriors import block_update
+from cavity.posteriors import delayed_updates as windows
 from cavity.posteriors.base import Coordinates, Equations, Posterior
-from cavity.posteriors.response import LARGEST_BASIS, basis_size, solve_in_basis
-from cavity.posteriors.together import Absorbed
-from cavity.posteriors.window import Window
+from cavity.posteriors.block_update import Absorbed
+from cavity.posteriors.delayed_updates import Window
+from cavity.posteriors.linear_response import LARGEST_BASIS, basis_size, solve_in_basis
 
 
 class WeightPrior(NamedTuple):
@@ -80,7 +80,7 @@ class WeightGaussian(Posterior):
 
     def close(self, passed: Weights, number: jax.Array, window: Window | Absorbed) -> Weights:
         if isinstance(window, Absorbed):
-            columns = together.columns(window)
+            columns = block_update.columns(window)
             return passed._replace(
                 mean=passed.mean + window.reach @ window.moves,
                 covariance=passed.covariance - (columns * window.signs) @ columns.T,
@@ -95,7 +95,7 @@ class WeightGaussian(Posterior):
         return windows.local(window, place)
 
     def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
-        return together.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
+        return block_update.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: WeightPrior, sites: int) -> bool:
         return sites * basis_size(prior.rows.shape[1]) <= LARGEST_BASIS

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.patheffects import withStroke
 
-from cavity.graph import DiscreteGraph
+from cavity.discrete import DiscreteGraph
 from cavity.reports.figures import BLACK, BLUE, GREY, ORANGE, Figure, figure
 from cavity.reports.layout import layout
 from cavity.reports.tables import Table

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
+from cavity._core.precision import float64
 from cavity.baselines.billiards.rules import RULES, Ball, Rule, inside, on_sphere
 from cavity.baselines.billiards.walls import starting_point, walls
-from cavity.numerics import checks
-from cavity.numerics.precision import float64
 
 #: a ball inside the sphere starts at this distance from the centre
 INSIDE = 0.5

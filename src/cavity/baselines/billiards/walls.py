@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
-from cavity.numerics import checks
+from cavity._core import checks
 
 #: a margin of unit weights on unit rows below this is none, but rounding of the linear program
 TOUCHING = 1e-10

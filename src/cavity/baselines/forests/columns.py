@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.coordinates import cut, parts_of
+from cavity.learned.message_coordinates import cut, parts_of
 from cavity.learned.targets import parameters
-from cavity.numerics.precision import float64
 
 
 @float64

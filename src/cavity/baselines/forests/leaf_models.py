@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.baselines.forests.columns import message_columns, polynomials, regression_parameters
 from cavity.families.gaussian import Gaussian
 from cavity.learned.targets import Target, from_parameters, parameters
-from cavity.numerics.precision import float64
 
 LEAST, CANDIDATES, TREES = 20, 100, 64
 #: predicted logarithms stay within these, so that a polynomial far out gives a number

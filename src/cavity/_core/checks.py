@@ -1,0 +1,77 @@
+"""Checks of what users hand in: one sentence naming the argument and what was found, before any computing.
+
+Values that are being traced cannot be looked at; their shapes still are.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from cavity._core.precision import is_far, is_traced
+
+#: numbers beyond this are refused: sums of their squares, and these times a kernel's variance, would overflow.
+LARGEST = 1e100
+
+
+def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
+    """A float64 array with one of the given numbers of dimensions, not empty, all finite."""
+    if is_traced(value) or is_far(value):
+        result = jnp.asarray(value, float)
+    else:
+        try:
+            result = np.asarray(value)
+            if result.dtype.kind not in "biufO":
+                raise TypeError
+            result = result.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must be an array of numbers; found {type(value).__name__}.") from None
+    wanted = " or ".join(str(d) for d in dimensions)
+    if result.ndim not in dimensions:
+        raise ValueError(f"{name} must have {wanted} dimension(s); found shape {tuple(result.shape)}.")
+    if result.size == 0:
+        raise ValueError(f"{name} is empty: shape {tuple(result.shape)}.")
+    if not is_traced(result) and not (jnp if is_far(result) else np).isfinite(result).all():
+        place = np.argwhere(~np.isfinite(np.asarray(result)))[0]
+        found = result[tuple(place)]
+        raise ValueError(f"{name} must be finite; found {found} at index {tuple(int(i) for i in place)}.")
+    return result
+
+
+def number(name: str, value: Any) -> Any:
+    """A finite real number."""
+    if is_traced(value):
+        return jnp.asarray(value, float)
+    if isinstance(value, (str, bytes, bool)) or np.ndim(value) != 0:
+        raise ValueError(f"{name} must be a number; found {value!r}.")
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number; found {value!r}.") from None
+    if not np.isfinite(result):
+        raise ValueError(f"{name} must be finite; found {result}.")
+    return result
+
+
+def positive(name: str, value: Any) -> Any:
+    """A number above zero."""
+    result = number(name, value)
+    if not is_traced(result) and not result > 0:
+        raise ValueError(f"{name} must be positive; found {result}.")
+    return result
+
+
+def fraction(name: str, value: Any) -> Any:
+    """A number in [0, 1]."""
+    result = number(name, value)
+    if not is_traced(result) and not 0 <= result <= 1:
+        raise ValueError(f"{name} must lie in [0, 1]; found {result}.")
+    return result
+
+
+def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """One of the given names."""
+    if not isinstance(value, str) or value not in options:
+        found = repr(value) if isinstance(value, str) else type(value).__name__
+        raise ValueError(f"{name} must be one of {', '.join(options)}; found {found}.")
+    return value

@@ -1,5 +1,0 @@
-"""Data sets of the literature: from a folder, from OpenML, or those that come with scikit-learn."""
-
-from cavity.datasets.loading import Dataset, load, names
-
-__all__ = ["Dataset", "load", "names"]

@@ -1,0 +1,21 @@
+"""Networks of discrete variables: read, answered exactly or approximately, written."""
+
+from cavity.discrete.approx.approximate import Clusters, Tree
+from cavity.discrete.approx.filtering import Filtered
+from cavity.discrete.approx.max_product import MostProbable, max_product
+from cavity.discrete.approx.suggest import Proposal
+from cavity.discrete.exact.answers import Exact, exact_discrete, exact_map
+from cavity.discrete.graph import DiscreteGraph
+
+__all__ = [
+    "Clusters",
+    "DiscreteGraph",
+    "Exact",
+    "Filtered",
+    "MostProbable",
+    "Proposal",
+    "Tree",
+    "exact_discrete",
+    "exact_map",
+    "max_product",
+]

@@ -1,0 +1,1 @@
+"""Approximate answers: loopy belief propagation, trees, clusters, max-product, filtering."""

@@ -1,0 +1,112 @@
+"""What stands for q: independent variables, a tree, or clusters; and which factors are joined before they are sites."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cavity.discrete.approx.loopy import disconnected
+from cavity.discrete.approx.merging import clustered, grouped
+from cavity.discrete.approx.state_padding import rounded
+from cavity.discrete.approx.tree import on_tree
+from cavity.discrete.arc_consistency import check_possible
+from cavity.discrete.queries import Clustering, Reader
+from cavity.inference.problem import Problem
+
+if TYPE_CHECKING:
+    from cavity.discrete.graph import DiscreteGraph
+
+#: entries of one joined table beyond which it is refused
+LARGEST_TABLE = 2**24
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    """A tree over the variables. edges: pairs of variables, by number or name; None: of maximal mutual information."""
+
+    edges: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Clusters:
+    """Disjoint sets of variables, each with a joint distribution of its own; variables in none stay alone."""
+
+    clusters: Sequence[Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Approximation:
+    """A graph with its approximation; `infer` takes it."""
+
+    graph: DiscreteGraph
+    form: Tree | Clusters | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    def problem(self) -> Problem:
+        """The sites and what q is made of; a graph without a possible state is refused."""
+        if not len(self.graph.variables):
+            raise ValueError("the graph has no variables.")
+        graph = grouped(self.graph, self.groups, LARGEST_TABLE) if self.groups else self.graph
+        check_possible(graph)
+        if isinstance(self.form, Tree):
+            edges = None if self.form.edges is None else tree_edges(graph, self.form.edges)
+            problem = on_tree(graph, edges)
+            return dataclasses.replace(problem, predictor=Reader(graph, None, graph.variables))
+        clustering = None
+        if self.form is not None:
+            clustering = clustering_of(graph, self.form)
+            graph = clustered(graph, clustering, LARGEST_TABLE)
+            check_possible(graph)
+        graph = rounded(graph)
+        return dataclasses.replace(disconnected(graph), predictor=Reader(graph, clustering, self.graph.variables))
+
+
+def approximate(graph: DiscreteGraph, form: Any, groups: Any) -> Approximation:
+    """`DiscreteGraph.approximate`: names turned into forms, groups checked."""
+    named = {"disconnected": None, "tree": Tree()}
+    if isinstance(form, str):
+        if form not in named:
+            raise ValueError(f'form must be "disconnected", "tree", a Tree or Clusters; found {form!r}.')
+        form = named[form]
+    if form is not None and not isinstance(form, Tree | Clusters):
+        raise TypeError(f'form must be "disconnected", "tree", a Tree or Clusters; found {type(form).__name__}.')
+    joined = tuple(tuple(int(number) for number in own) for own in groups or ())
+    flat = [number for own in joined for number in own]
+    if flat and not len(graph.factors):
+        raise ValueError("groups name factors; the graph has none.")
+    if any(not 0 <= number < len(graph.factors) for number in flat):
+        raise ValueError(f"groups name factors 0 to {len(graph.factors) - 1}; found {[min(flat), max(flat)]}.")
+    if len(set(flat)) < len(flat):
+        raise ValueError("groups name a factor twice.")
+    return Approximation(graph, form, joined)
+
+
+def tree_edges(graph: DiscreteGraph, edges: Any) -> np.ndarray:
+    """Edges by number."""
+    numbered = [[graph.variables.number(end) for end in edge] for edge in edges]
+    if any(len(edge) != 2 or edge[0] == edge[1] for edge in numbered):
+        raise ValueError("edges of a Tree are pairs of different variables.")
+    return np.array(numbered, np.int64).reshape(-1, 2)
+
+
+def members(graph: DiscreteGraph, form: Clusters) -> list[tuple[int, ...]]:
+    """Clusters by number, disjoint."""
+    found = [tuple(graph.variables.number(variable) for variable in own) for own in form.clusters]
+    flat = [number for own in found for number in own]
+    if len(set(flat)) < len(flat):
+        twice = next(number for number in flat if flat.count(number) > 1)
+        raise ValueError(f"clusters must be disjoint; {graph.variables.name(twice)} is in two.")
+    return [own for own in found if own]
+
+
+def clustering_of(graph: DiscreteGraph, form: Clusters) -> Clustering:
+    """The clusters and the variables in none, after refusing what has too many joint states."""
+    clustering = Clustering.of(graph, members(graph, form))
+    sizes = [math.prod(graph.cardinalities[list(own)].tolist()) for own in clustering.members]
+    if max(sizes, default=0) > LARGEST_TABLE:
+        raise ValueError(f"a cluster has {max(sizes)} joint states, more than {LARGEST_TABLE}.")
+    return clustering

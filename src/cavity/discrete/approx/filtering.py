@@ -1,0 +1,127 @@
+"""Filtering through time slices after Boyen & Koller: ADF with all factors of a slice as one term (thesis 4.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cavity.discrete.approx.approximate import LARGEST_TABLE, Clusters, clustering_of
+from cavity.discrete.approx.merging import clustered
+from cavity.discrete.exact.answers import exact_discrete
+from cavity.discrete.exact.tree_messages import Contradiction
+from cavity.discrete.tables import Table
+
+if TYPE_CHECKING:
+    from cavity.discrete.graph import DiscreteGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Filtered:
+    """What one pass through the slices leaves.
+
+    marginals: for every slice an array for each of its variables, q_k(x_k) given the evidence up to that slice (4.5).
+    log_evidence: Σ log Z_i over the slices (3.27, 4.8).
+    """
+
+    marginals: list[list[np.ndarray]]
+    log_evidence: float
+
+
+def boyen_koller(graph: DiscreteGraph, slices: Sequence[Sequence[Any]], clusters: Any, memory: float) -> Filtered:
+    """`DiscreteGraph.filter`: names turned into numbers, clusters into variables, then slice after slice."""
+    numbered = [[graph.variables.number(variable) for variable in own] for own in slices]
+    place = slice_of_each(graph, numbered)
+    if clusters is None:
+        return filtered(graph, numbered, memory)
+    clustering = clustering_of(graph, Clusters(clusters))
+    for own in clustering.members:
+        if len({place[variable] for variable in own}) > 1:
+            names = ", ".join(graph.variables.name(variable) for variable in own)
+            raise ValueError(f"a cluster must lie within one slice; {names} are of several.")
+    factors_by_slice(graph, place, len(numbered))  # said of the variables that the caller knows
+    merged = [sorted({int(clustering.cluster[variable]) for variable in own}) for own in numbered]
+    found = filtered(clustered(graph, clustering, LARGEST_TABLE), merged, memory)
+    joint = {
+        cluster: values.reshape(graph.cardinalities[list(clustering.members[cluster])])
+        for held, values_held in zip(merged, found.marginals, strict=True)
+        for cluster, values in zip(held, values_held, strict=True)
+    }
+    marginals = []
+    for own in numbered:
+        marginals.append([])
+        for variable in own:
+            table, axis = joint[int(clustering.cluster[variable])], clustering.axis[variable]
+            marginals[-1].append(table.sum(tuple(k for k in range(table.ndim) if k != axis)))
+    return Filtered(marginals, found.log_evidence)
+
+
+def slice_of_each(graph: DiscreteGraph, slices: list[list[int]]) -> dict[int, int]:
+    """The slice of every variable; each is in exactly one."""
+    place: dict[int, int] = {}
+    for number, own in enumerate(slices):
+        for variable in own:
+            if variable in place:
+                raise ValueError(
+                    f"slices must be disjoint; {graph.variables.name(variable)} is in slices {place[variable]} "
+                    f"and {number}."
+                )
+            place[variable] = number
+    missing = next((v for v in range(len(graph.variables)) if v not in place), None)
+    if missing is not None:
+        raise ValueError(f"slices must name every variable; {graph.variables.name(missing)} is in none.")
+    return place
+
+
+def factors_by_slice(graph: DiscreteGraph, place: dict[int, int], count: int) -> list[list[Table]]:
+    """The factors of every slice: each belongs to the latest slice it touches, and may reach back one slice only."""
+    found: list[list[Table]] = [[] for _ in range(count)]
+    for table in graph:
+        touched = sorted({place[variable] for variable in table.scope})
+        if len(touched) > 1 and touched[0] < touched[-1] - 1:
+            names = ", ".join(graph.variables.name(variable) for variable in table.scope)
+            raise ValueError(
+                f"a factor may touch a slice and the one before it; the one over {names} touches slices {touched}."
+            )
+        if touched:
+            found[touched[-1]].append(table)
+    return found
+
+
+def filtered(graph: DiscreteGraph, slices: list[list[int]], memory: float) -> Filtered:
+    """One pass: q_new(x_k) = Σ t_i(x) q(x) / Z_i, summed over all but x_k of the new slice (4.6, 4.7)."""
+    place = slice_of_each(graph, slices)
+    constants = [float(table.log_values) for table in graph if not table.scope]
+    if -math.inf in constants:
+        raise Contradiction
+    marginals: list[list[np.ndarray]] = []
+    before: list[int] = []
+    for own, factors in zip(slices, factors_by_slice(graph, place, len(slices)), strict=True):
+        step = two_slices(graph, before, marginals[-1] if marginals else [], own, factors)
+        found = exact_discrete(step, memory=memory)
+        marginals.append(found.marginals[len(before) :])
+        constants.append(found.log_evidence)
+        before = own
+    return Filtered(marginals, math.fsum(constants))
+
+
+def two_slices(
+    graph: DiscreteGraph, before: list[int], q: list[np.ndarray], own: list[int], factors: list[Table]
+) -> DiscreteGraph:
+    """The graph of one step: the slice before with q as its tables, the new slice with its factors and evidence."""
+    variables = [*before, *own]
+    place = {variable: number for number, variable in enumerate(variables)}
+    step = type(graph)(graph.cardinalities[variables])
+    for number, weights in enumerate(q):
+        step.add_factor([number], weights)
+    for table in factors:
+        step.add_factor([place[variable] for variable in table.scope], table.log_values, log=True)
+    # What was observed before is in q already, as a one: named again, it only makes the tables smaller.
+    step.evidence = {place[variable]: state for variable, state in graph.evidence.items() if variable in place}
+    step.likelihoods = {
+        place[variable]: graph.likelihoods[variable] for variable in own if variable in graph.likelihoods
+    }
+    return step

@@ -1,0 +1,122 @@
+"""The most probable states by loopy max-product: belief propagation with maxima in place of sums."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cavity.discrete.approx.loopy import stored_by_cardinality
+from cavity.discrete.approx.state_padding import rounded
+from cavity.discrete.exact.answers import log_weight
+from cavity.discrete.queries import Reader
+from cavity.inference.infer import infer
+from cavity.inference.methods import EP, Method
+from cavity.inference.status import Status
+from cavity.moments.enumeration import Enumeration
+
+if TYPE_CHECKING:
+    from cavity.discrete.graph import DiscreteGraph
+    from cavity.inference.solution import Solution
+
+#: tried one after another, until one settles
+METHODS = (EP(max_sweeps=200), EP(damping=0.5, max_sweeps=1000))
+#: a state whose max-marginal is within this share of the best is looked at again
+CLOSE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MostProbable:
+    """What max-product found.
+
+    states: one a variable. log_weight: log ∏ t of these states, summed afresh: nobody's is larger where the graph is a
+    tree and the run converged; elsewhere it is a lower bound of the best, −inf where states are impossible together.
+    max_marginals: of every variable, max over the others in units of the best, so that the largest entry is 1. status,
+    sweeps: of the run.
+    """
+
+    states: np.ndarray
+    log_weight: float
+    max_marginals: Any
+    status: Status
+    sweeps: int
+
+
+def max_product(
+    graph: DiscreteGraph,
+    method: Method | None = None,
+    *,
+    max_seconds: float | None = None,
+    callback: Callable[[Solution], Any] | None = None,
+) -> MostProbable:
+    """The most probable states of a graph by max-product; exact on trees.
+
+    Args:
+        method: `EP` with a schedule and damping of your own; by default plain EP, then damped if that does not settle.
+        max_seconds: for each method tried.
+        callback: called with the solution after every sweep. Its evidence has no meaning here.
+    """
+    problem = graph.approximate("disconnected").problem().with_moments(Enumeration(maximum=True))
+    tried = METHODS if method is None else (method,)
+    solution = infer(problem, tried[0], max_seconds=max_seconds, callback=callback)
+    for own in tried[1:]:
+        if not solution.converged and solution.status not in (Status.INTERRUPTED, Status.TIME_BUDGET):
+            solution = infer(problem, own, max_seconds=max_seconds, callback=callback)
+    found = solution.marginals
+    best = [row / row.max() for row in found]
+    states = decided(graph, solution, best)
+    marginals = np.stack(best) if isinstance(found, np.ndarray) else best
+    return MostProbable(states, log_weight(graph, states), marginals, solution.status, int(solution.sweeps))
+
+
+def decided(graph: DiscreteGraph, solution: Solution, best: list[np.ndarray]) -> np.ndarray:
+    """The best state of every variable.
+
+    Variables with several equally good states would choose each for itself, and their choices need not agree. They and
+    those whose choices are impossible together are decided one factor after another, given what is decided already.
+    """
+    states = np.array([int(np.argmax(row)) for row in best])
+    undecided = {v for v, row in enumerate(best) if np.sum(row > 1.0 - CLOSE) > 1}
+    undecided |= clashing(graph, states)
+    undecided -= set(graph.evidence)
+    if not undecided:
+        return states
+    at: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {v: [] for v in undecided}
+    seen = rounded(graph)
+    groups = [own for own in seen.tables() if len(own.shape) > 1]
+    for number, own in enumerate(groups):
+        for site in np.flatnonzero(np.isin(own.scopes, list(undecided)).any(axis=1)).tolist():
+            scope = tuple(own.scopes[site].tolist())
+            for v in undecided.intersection(scope):
+                at[v].append((number, site, scope))
+    rows, reader = stored_by_cardinality(seen.cardinalities), Reader(seen, None, graph.variables)
+    for first in sorted(undecided):
+        waiting = deque([first])
+        while waiting:
+            variable = waiting.popleft()
+            if variable == first:
+                undecided.discard(first)
+            for number, site, scope in at.get(variable, []):
+                free = [axis for axis, v in enumerate(scope) if v in undecided]
+                if not free:
+                    continue
+                weights = groups[number].log_values[site] + reader.cavities(solution, rows, number, site, list(scope))
+                given = weights[tuple(slice(None) if axis in free else states[v] for axis, v in enumerate(scope))]
+                for axis, state in zip(free, np.unravel_index(np.argmax(given), given.shape), strict=True):
+                    states[scope[axis]] = state
+                    undecided.discard(scope[axis])
+                    waiting.append(scope[axis])
+    return states
+
+
+def clashing(graph: DiscreteGraph, states: np.ndarray) -> set[int]:
+    """Variables of factors that call their states impossible together."""
+    found: set[int] = set()
+    for own in graph.tables():
+        if own.shape:
+            chosen = own.log_values[(np.arange(len(own.scopes)), *states[own.scopes].T)]
+            found |= set(own.scopes[chosen == -np.inf].ravel().tolist())
+    return found

@@ -1,0 +1,44 @@
+"""What is possible at all: states that neither a table nor evidence rules out, found by passing zeros along."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cavity.discrete.exact.tree_messages import Contradiction
+
+if TYPE_CHECKING:
+    from cavity.discrete.graph import DiscreteGraph
+
+
+def check_possible(graph: "DiscreteGraph") -> None:
+    """Refuse a graph in which some variable is left without a state.
+
+    A state is struck out when every entry of some table that holds it is zero or needs a struck state; that is repeated
+    until nothing changes. These are the zeros belief propagation would find, so what passes here can be run. A graph
+    whose tables contradict each other around a loop may pass.
+    """
+    cards = graph.cardinalities
+    starts = np.cumsum(cards) - cards
+    alive = graph.flat_unary() > -np.inf
+    groups = [own for own in graph.tables() if len(own.shape) > 1]
+    constants = [own for own in graph.tables() if not own.shape]
+    possible = not any((own.log_values == -np.inf).any() for own in constants)
+    # Without zeros in tables of several variables nothing is passed on.
+    groups = [own for own in groups if (own.log_values == -np.inf).any()]
+    changed = True
+    while changed and possible:
+        possible = bool(np.logical_or.reduceat(alive, starts).all()) if len(cards) else True
+        changed = False
+        for own in groups:
+            places = [starts[own.scopes[:, axis]][:, None] + np.arange(k) for axis, k in enumerate(own.shape)]
+            entries = own.log_values > -np.inf
+            for axis, place in enumerate(places):
+                entries = entries & alive[place].reshape(-1, *(k if j == axis else 1 for j, k in enumerate(own.shape)))
+            for axis, place in enumerate(places):
+                held = entries.any(axis=tuple(j + 1 for j in range(len(own.shape)) if j != axis))
+                struck = alive[place] & ~held
+                if struck.any():
+                    alive[place[struck]] = False
+                    changed = True
+    if not possible:
+        raise Contradiction

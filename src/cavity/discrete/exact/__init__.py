@@ -1,0 +1,1 @@
+"""Exact answers: elimination orders, clique trees and their messages."""

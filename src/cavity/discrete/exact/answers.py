@@ -1,0 +1,158 @@
+"""Exact answers for discrete graphs of small width, by a junction tree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cavity.discrete.exact.clique_tree import ENTRY
+from cavity.discrete.exact.evaluation import Summed, run
+from cavity.discrete.exact.junction_tree import JunctionTree, junction_tree
+from cavity.discrete.exact.program import planned
+from cavity.discrete.exact.tree_messages import (
+    Calibrated,
+    calibrate,
+    clique_belief,
+    collect,
+    incoming,
+    log_max,
+    log_sum,
+    outside,
+    product,
+)
+from cavity.discrete.exact.weighted_tables import prepared
+from cavity.discrete.graph import DiscreteGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The exact posterior of a discrete graph.
+
+    marginals: one array a variable, one-hot where it is observed. log_evidence: log Σ_x ∏ t(x), over the states that
+    agree with the evidence. width: of the elimination order. table_size: entries of the largest table.
+    """
+
+    marginals: list[np.ndarray]
+    log_evidence: float
+    width: int
+    table_size: int
+    graph: DiscreteGraph = field(repr=False)
+
+    @cached_property
+    def tree(self) -> JunctionTree:
+        """The junction tree with its tables, made where a pair is asked for."""
+        return junction_tree(self.graph)
+
+    @cached_property
+    def messages(self) -> Calibrated:
+        """The log messages of the tree."""
+        return calibrate(self.tree)
+
+    def pair(self, first: Any, second: Any) -> np.ndarray:
+        """p(x_i, x_j) of two variables, by number or name; rows belong to the first.
+
+        From a clique that holds both, else by messages along the path between their cliques for each state of one.
+        """
+        i, j = (self.graph.variables.number(variable) for variable in (first, second))
+        if i == j:
+            return np.diag(self.marginals[i])
+        if i in self.tree.fixed or j in self.tree.fixed:
+            return np.multiply.outer(self.marginals[i], self.marginals[j])
+        path = self.tree.frame.path(self.tree.frame.home[i], self.tree.frame.home[j])
+        if not path:
+            return np.multiply.outer(self.marginals[i], self.marginals[j])
+        for index in (path[0], path[-1]):
+            if {i, j} <= set(self.tree.cliques[index].variables):
+                return self._within(index, i, j)
+        with np.errstate(divide="ignore"):
+            rows = [self._along(path, i, state, j) for state in range(len(self.marginals[i]))]
+        weights = np.exp(np.stack(rows) - np.max(rows))
+        return weights / weights.sum()
+
+    def _within(self, index: int, i: int, j: int) -> np.ndarray:
+        """p(x_i, x_j) from the table of one clique."""
+        variables = self.tree.cliques[index].variables
+        belief = clique_belief(self.tree, index, self.messages.up, self.messages.down)
+        with np.errstate(divide="ignore"):
+            table = log_sum(belief, outside(self.tree.cliques[index], (i, j)))
+        weights = np.exp(table - table.max())
+        weights /= weights.sum()
+        return weights if variables.index(i) < variables.index(j) else weights.T
+
+    def _along(self, path: list[int], i: int, state: int, j: int) -> np.ndarray:
+        """log p(x_i = state, x_j) up to a constant that does not depend on the state."""
+        cliques = self.tree.cliques
+        here = cliques[path[0]]
+        clamp = np.full(len(self.marginals[i]), -np.inf)
+        clamp[state] = 0.0
+        carried = clamp.reshape([-1 if v == i else 1 for v in here.variables])
+        for previous, index, following in zip([-1, *path[:-1]], path, [*path[1:], -1], strict=True):
+            here = cliques[index]
+            others = [child for child in here.children if child not in (previous, following)]
+            parts = [*incoming(self.tree, index, self.messages.up, others), carried]
+            above = self.messages.down[index]
+            if above is not None and here.parent not in (previous, following):
+                parts.append(above)
+            table = product(parts, here.shape)
+            if following < 0:
+                return log_sum(table, outside(here, (j,)))
+            upwards = following == here.parent
+            carried = log_sum(table, outside(here, here.separator if upwards else cliques[following].separator))
+            if upwards:
+                carried = carried.reshape(here.message_shape)
+        raise AssertionError("a path has an end")
+
+
+def exact_discrete(graph: DiscreteGraph, *, memory: float = 2e9) -> Exact:
+    """Marginals and log evidence of a discrete graph with its evidence, to rounding.
+
+    memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
+    """
+    start = prepared(graph)
+    frame, program = planned(start.scopes, start.children, tuple(start.states.items()), memory)
+    # Weights are the faster way, logarithms the one that always works and needs no more than was promised.
+    found = run(program, start.inputs, start.states) if ENTRY * program.entries <= memory else None
+    if found is None:
+        calibrated = calibrate(junction_tree(graph, memory=memory))
+        found = Summed(calibrated.marginals, math.fsum(calibrated.constants))
+    else:
+        found = found._replace(log_sum=found.log_sum + start.log_constant)
+    marginals = [
+        found.marginals[v] if v in found.marginals else np.eye(int(states))[graph.evidence.get(v, 0)]
+        for v, states in enumerate(graph.cardinalities)
+    ]
+    return Exact(marginals, found.log_sum, frame.width, frame.table_size, graph)
+
+
+def exact_map(graph: DiscreteGraph, *, memory: float = 2e9) -> tuple[np.ndarray, float]:
+    """The most probable states of a discrete graph with its evidence, and their log weight log ∏ t(x).
+
+    Maxima in place of sums towards the roots; then each clique, given its separator, chooses the states of its own
+    variables. Of several best states one is returned, the same at every call.
+    """
+    tree = junction_tree(graph, memory=memory, messages=1)
+    up, _ = collect(tree, log_max)
+    states = np.zeros(len(graph.variables), np.int64)
+    for variable, state in tree.fixed.items():
+        states[variable] = state
+    for index, clique in reversed([*enumerate(tree.cliques)]):
+        given = states[list(clique.separator)]
+        # An axis of length 1 has the same entry for all states.
+        rows = [
+            part[(..., *np.minimum(given, np.array(part.shape[clique.own :]) - 1))]
+            for part in incoming(tree, index, up)
+        ]
+        best = np.argmax(product(rows, clique.shape[: clique.own]))
+        states[list(clique.variables[: clique.own])] = np.unravel_index(best, clique.shape[: clique.own])
+    return states, log_weight(graph, states)
+
+
+def log_weight(graph: DiscreteGraph, states: np.ndarray) -> float:
+    """log ∏ t(x) of one state of all variables, likelihoods included."""
+    terms = [own.log_values[(np.arange(len(own.scopes)), *states[own.scopes].T)] for own in graph.tables()]
+    terms.append(np.array([weights[states[v]] for v, weights in graph.likelihoods.items()]))
+    return math.fsum(np.concatenate(terms).tolist())

@@ -1,0 +1,186 @@
+"""Messages of a junction tree, in logarithms.
+
+    up    m_C(s)   = Σ over C∖s of  ∏ factors · ∏ messages of the children
+    down  m_P→C(s) = Σ over P∖s of  (everything in P, with P's own message from above) / m_C(s)
+
+A sum is taken of exponentials less the largest. A state of the separator may lie more than 1e308 below another one and
+still be the likely one once the other side of the tree is known: where a sum comes out that small, it is taken again
+with a maximum of its own for each state, so that nothing is lost but what is negligible whatever comes later.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from cavity.discrete.exact.clique_tree import Clique
+from cavity.discrete.exact.junction_tree import JunctionTree
+
+#: sums of exponentials (largest term 1) above this have lost nothing to underflow
+SAFE = 1e-250
+#: entries from which a table is reduced slice by slice: NumPy's loop over a short last axis is slow
+LARGE = 4096
+
+#: a log table and the axes to remove → the log table over the rest
+Reduction = Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
+
+
+class Contradiction(ValueError):
+    """All states have weight zero."""
+
+    def __init__(self) -> None:
+        super().__init__("the evidence has probability zero: no state of the variables has a positive weight.")
+
+
+class Calibrated(NamedTuple):
+    """Log messages to the parents and from them (None into a root), marginals of the free variables, and the constants
+    taken out of the messages: their sum is log Z.
+    """
+
+    up: Sequence[np.ndarray | None]
+    down: Sequence[np.ndarray | None]
+    marginals: dict[int, np.ndarray]
+    constants: list[float]
+
+
+def product(parts: Sequence[np.ndarray], shape: tuple[int, ...], combine: np.ufunc = np.add) -> np.ndarray:
+    """A clique's table from tables that broadcast to it, logarithms by default; small ones first, so that only the last
+    steps are large.
+    """
+    if not parts:
+        return np.full(shape, float(combine.identity))
+    total = reduce(combine, parts)
+    return total if total.shape == shape else np.broadcast_to(total, shape)
+
+
+def fold(combine: np.ufunc, table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Reduce a table over axes given in ascending order."""
+    if table.size < LARGE:
+        return combine.reduce(table, axis=axes)
+    for gone, axis in enumerate(axes):
+        before = (slice(None),) * (axis - gone)
+        first, second, *others = (table[(*before, state)] for state in range(table.shape[axis - gone]))
+        table = np.asarray(combine(first, second))
+        for other in others:
+            combine(table, other, out=table)
+    return table
+
+
+def log_max(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Largest entry over the axes."""
+    return fold(np.maximum, table, axes)
+
+
+def log_sum(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """log Σ exp over the axes."""
+    return log_sum_of(*exponentials(table), table, axes)
+
+
+def exponentials(table: np.ndarray) -> tuple[np.ndarray, float]:
+    """exp(table − peak) and the peak, its largest entry (0 where all are −inf)."""
+    peak = float(table.max())
+    if peak == -np.inf:
+        return np.zeros(table.shape), 0.0
+    shifted = table - peak
+    return np.exp(shifted, out=shifted), peak
+
+
+def log_sum_of(linear: np.ndarray, peak: float, table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """log Σ exp over the axes of a table whose exponentials are at hand."""
+    total = fold(np.add, linear, axes)
+    if total.min() > SAFE:
+        return np.log(total) + peak
+    top = fold(np.maximum, table, axes)
+    zero = top == -np.inf
+    if np.all(zero | (total > SAFE)):
+        return np.log(total) + peak
+    # Where the maximum is −inf so are all terms; any finite number in its place leaves them so.
+    shift = np.where(zero, 0.0, top)
+    return np.log(fold(np.add, np.exp(table - np.expand_dims(shift, axes)), axes)) + shift
+
+
+def outside(clique: Clique, variables: Iterable[int]) -> tuple[int, ...]:
+    """Axes of a clique's table that do not belong to these variables."""
+    kept = set(variables)
+    return tuple(axis for axis, v in enumerate(clique.variables) if v not in kept)
+
+
+def incoming(
+    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], children: Iterable[int] | None = None
+) -> list[np.ndarray]:
+    """The factors of a clique and the messages of its children (of these only, where some are named), as its tables."""
+    messages = (
+        np.reshape(message, tree.cliques[child].message_shape)
+        for child in (tree.cliques[index].children if children is None else children)
+        if (message := up[child]) is not None
+    )
+    return [*tree.factors[index], *messages]
+
+
+def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], list[float]]:
+    """Messages towards the roots, with largest entry 0, and the constants taken out of them.
+
+    With sums the constants add up to log Z, with maxima to the largest log weight.
+    """
+    up: list[np.ndarray] = []
+    constants = [tree.log_constant]
+    if tree.log_constant == -np.inf:
+        raise Contradiction
+    with np.errstate(divide="ignore"):
+        for index, clique in enumerate(tree.cliques):
+            message = remove(product(incoming(tree, index, up), clique.shape), tuple(range(clique.own)))
+            top = float(np.max(message))
+            if top == -np.inf:
+                raise Contradiction
+            up.append(message - top)
+            constants.append(top)
+    return up, constants
+
+
+def calibrate(tree: JunctionTree) -> Calibrated:
+    """Both passes."""
+    up, constants = collect(tree, log_sum)
+    down, marginals = distribute(tree, up)
+    return Calibrated(up, down, marginals, constants)
+
+
+def distribute(tree: JunctionTree, up: list[np.ndarray]) -> tuple[list[np.ndarray | None], dict[int, np.ndarray]]:
+    """Messages from the roots, with largest entry 0 (None into a root), and the marginal of every free variable."""
+    down: list[np.ndarray | None] = [None] * len(tree.cliques)
+    marginals: dict[int, np.ndarray] = {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for index in reversed(range(len(tree.cliques))):
+            clique = tree.cliques[index]
+            belief = clique_belief(tree, index, up, down)
+            linear, peak = exponentials(belief)
+            marginals |= own_marginals(clique, linear)
+            for child in clique.children:
+                axes = outside(clique, tree.cliques[child].separator)
+                message = log_sum_of(linear, peak, belief, axes) - up[child]
+                # 0/0: the child gives this state weight zero whatever is said here.
+                message[np.isnan(message)] = -np.inf
+                message -= message.max()
+                down[child] = message
+    return down, marginals
+
+
+def clique_belief(
+    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], down: Sequence[np.ndarray | None]
+) -> np.ndarray:
+    """Log table of a clique with all messages in: its marginal, up to a constant."""
+    parts = incoming(tree, index, up)
+    if (above := down[index]) is not None:
+        parts.append(above)
+    return product(parts, tree.cliques[index].shape)
+
+
+def own_marginals(clique: Clique, linear: np.ndarray) -> dict[int, np.ndarray]:
+    """Marginals of the variables that a clique sums out; its table of weights shrinks by one axis a step."""
+    found: dict[int, np.ndarray] = {}
+    for variable, states in zip(clique.variables[: clique.own], clique.shape, strict=False):
+        rows = linear.reshape(states, -1)
+        weights = rows.sum(axis=1)
+        found[variable] = weights / weights.sum()
+        linear = rows.sum(axis=0)
+    return found

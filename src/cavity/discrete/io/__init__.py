@@ -1,0 +1,1 @@
+"""Network files and texts, read and written."""

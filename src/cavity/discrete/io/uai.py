@@ -1,0 +1,130 @@
+"""Models and evidence in the format of the UAI inference competitions.
+
+A `.uai` text is MARKOV or BAYES; the number of variables; their cardinalities; the number of factors; for every factor
+the length of its scope and the scope; for every factor the number of its entries and the entries, the last variable of
+the scope running fastest. Any white space separates. A `.evid` text is the number of observed variables, then pairs of
+variable and state.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.io.scopes import Scopes, add_tables
+from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, Tokens
+from cavity.discrete.weights import written_tables
+
+KINDS = ("MARKOV", "BAYES")
+
+
+def parse_uai(text: str) -> DiscreteGraph:
+    """The graph of a `.uai` text, its factors in the order of the text. BAYES tables are factors like any other."""
+    tokens = Tokens(text)
+    if not tokens.words or tokens.words[0] not in KINDS:
+        raise tokens.unexpected(0, "MARKOV or BAYES")
+    count = tokens.count(1, "the number of variables")
+    cardinalities = tokens.integers(range(2, 2 + count), "a cardinality", least=1)
+    if (states := sum(cardinalities.tolist())) > LARGEST:
+        raise tokens.error(2, f"the variables have {states} states together, above the limit {LARGEST}.")
+    scopes, place = parse_scopes(tokens, 2 + count, cardinalities)
+    starts = table_starts(tokens, place, scopes, cardinalities)
+    flat = tokens.weights(range(place, len(tokens)), "an entry of a table")
+    graph = DiscreteGraph(cardinalities)
+    add_tables(graph, scopes, flat, starts - place)
+    return graph
+
+
+def parse_scopes(tokens: Tokens, place: int, cardinalities: np.ndarray) -> tuple[Scopes, int]:
+    """All scopes, and the place of the word behind them."""
+    count = tokens.count(place, "the number of factors", words_each=2)
+    first = place = place + 1
+    places = []
+    for number in range(count):
+        length = tokens.count(place, f"the length of scope {number} (of {count}, counted from 0)")
+        if length > LARGEST_SCOPE:
+            raise tokens.error(place, f"a scope has at most {LARGEST_SCOPE} variables; found {length}.")
+        places.append(place)
+        place += 1 + length
+    found = tokens.integers(range(first, place), "a variable of a scope")
+    heads = np.array(places, np.int64) - first
+    member = np.ones(len(found), bool)
+    member[heads] = False
+    scopes = Scopes(found[heads], found[member])
+    where = first + np.flatnonzero(member)
+    if (strange := scopes.members >= len(cardinalities)).any():
+        k = int(np.argmax(strange))
+        raise tokens.error(
+            where[k], f"a scope names the variable {scopes.members[k]} of {len(cardinalities)}, numbered from 0."
+        )
+    if (twice := scopes.repeated()) is not None:
+        raise tokens.error(where[twice], f"a scope names the variable {scopes.members[twice]} twice.")
+    return scopes, place
+
+
+def table_starts(tokens: Tokens, place: int, scopes: Scopes, cardinalities: np.ndarray) -> np.ndarray:
+    """The place of every table's first entry: every declared size is what its scope says, and the text ends there."""
+    sizes = scopes.sizes(cardinalities)
+    ends = np.cumsum(scopes.lengths)
+    starts = np.empty(len(sizes), np.int64)
+    total = len(tokens)
+    for number, size in enumerate(sizes.tolist()):
+        declared = tokens.integer(place, f"the size of table {number} (of {len(sizes)}, counted from 0)")
+        if declared != size:
+            scope = scopes.members[ends[number] - scopes.lengths[number] : ends[number]]
+            wanted = math.prod(cardinalities[scope].tolist())
+            raise tokens.error(
+                place, f"table {number} must have {wanted} entries, as its scope says; found {declared}."
+            )
+        if place + size >= total:
+            left = total - place - 1
+            raise tokens.error(total, f"the text ends within table {number}: {left} of {declared} entries are there.")
+        starts[number] = place + 1
+        place += 1 + declared
+    tokens.end(place)
+    return starts
+
+
+def parse_evidence(text: str, cardinalities: np.ndarray) -> dict[int, int]:
+    """Variable → state, by number, of an `.evid` text; no words mean no evidence.
+
+    The older layout begins with the number of samples, which must be 1; it has an even number of words, the newer one
+    an odd number, so that none can be taken for the other.
+    """
+    tokens = Tokens(text)
+    if not tokens.words:
+        return {}
+    older = len(tokens) % 2 == 0 and tokens.words[0] == "1"
+    head = 1 if older else 0
+    count = tokens.count(head, "the number of observed variables", words_each=2)
+    tokens.end(head + 1 + 2 * count)
+    pairs = tokens.integers(range(head + 1, len(tokens)), "a variable or its state").reshape(-1, 2)
+    evidence: dict[int, int] = {}
+    for number, (variable, state) in enumerate(pairs.tolist()):
+        place = head + 1 + 2 * number
+        if variable >= len(cardinalities):
+            raise tokens.error(place, f"evidence on the variable {variable} of {len(cardinalities)}, numbered from 0.")
+        if variable in evidence:
+            raise tokens.error(place, f"evidence on the variable {variable} twice.")
+        if state >= cardinalities[variable]:
+            raise tokens.error(
+                place + 1, f"variable {variable} has {cardinalities[variable]} states, numbered from 0; found {state}."
+            )
+        evidence[variable] = state
+    return evidence
+
+
+def format_uai(graph: DiscreteGraph) -> str:
+    """The `.uai` text (MARKOV) of a graph, numbers in full. Soft evidence becomes factors, evidence is left out."""
+    cardinalities = graph.cardinalities.tolist()
+    tables = written_tables(graph)
+    lines = ["MARKOV", str(len(cardinalities)), " ".join(map(str, cardinalities)), str(len(tables))]
+    lines += [" ".join(map(str, (len(scope), *scope))) for scope, _, _ in tables]
+    lines += [f"\n{len(weights)}\n{' '.join(map(repr, weights))}" for _, _, weights in tables]
+    return "\n".join(lines) + "\n"
+
+
+def format_evidence(evidence: Mapping[int, int]) -> str:
+    """The `.evid` text of variable → state, by number."""
+    return " ".join(map(str, (len(evidence), *(number for pair in evidence.items() for number in pair)))) + "\n"

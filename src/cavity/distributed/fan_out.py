@@ -1,0 +1,83 @@
+"""Independent pieces of work on the workers of a client: results in order, failures named, nothing lost to a kill."""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+from distributed import Client, as_completed
+
+from cavity._core.precision import to_numpy
+from cavity._core.threads import one_blas_thread
+from cavity.distributed.clients import client_or_local
+
+
+class Failure(RuntimeError):
+    """An item for which the function failed. number: its place among the items."""
+
+    def __init__(self, number: int, name: str, error: BaseException) -> None:
+        self.number = number
+        super().__init__(f"{name}: {type(error).__name__}: {error}")
+
+
+def computed(
+    function: Callable[..., Any], items: Iterable[Any], client: Client, names: Sequence[str] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """(number, result) of `function(item)` as they are finished, in any order.
+
+    Dask itself does the work of a worker that died again elsewhere. What is not finished is given up when the iterator
+    is closed.
+
+    Args:
+        function: of one item; sent to the workers with what it refers to.
+        items: each sent to one worker.
+        client: whose workers.
+        names: of the items, for the error that names one that failed.
+    """
+    # A JAX array would be unpacked outside the scope of double precision, and rounded.
+    items, run = [to_numpy(item) for item in items], uuid.uuid4().hex
+    futures = [
+        client.submit(in_double, function, item, key=f"cavity-item-{run}-{number}", pure=False)
+        for number, item in enumerate(items)
+    ]
+    places = {future.key: number for number, future in enumerate(futures)}
+    try:
+        for future in as_completed(futures):
+            number = places[future.key]
+            if future.status == "error":
+                error: Any = future.exception()
+                raise Failure(number, f"item {number}" if names is None else names[number], error) from error
+            yield number, future.result()
+            future.release()
+    finally:
+        with contextlib.suppress(Exception):
+            client.cancel(futures)
+
+
+def map(
+    function: Callable[..., Any],
+    items: Iterable[Any],
+    *,
+    client: Client | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Any]:
+    """[function(item) for item in items], each on some worker, in double precision.
+
+    Args:
+        function: of one item; sent to the workers with what it refers to.
+        items: each sent to one worker.
+        client: of a Dask cluster; without one, processes on this machine do the work.
+        names: of the items, for the error that names one that failed.
+    """
+    items = list(items)
+    with client_or_local(client) as own:
+        found = dict(computed(function, items, own, names))
+    return [found[number] for number in range(len(items))]
+
+
+@one_blas_thread()
+def in_double(function: Callable[..., Any], item: Any) -> Any:
+    """The function's value in double precision."""
+    with jax.enable_x64(True):
+        return to_numpy(function(item))

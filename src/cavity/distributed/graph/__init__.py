@@ -1,0 +1,1 @@
+"""Parts of one large discrete graph on many workers."""

@@ -1,0 +1,1 @@
+"""Rows of a linear model on many workers."""

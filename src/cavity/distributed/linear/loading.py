@@ -1,0 +1,144 @@
+"""From what a user has (arrays, dataframes, delayed objects, loaders) to shards: rows and observations in pieces."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.delayed import Delayed
+from distributed import Future
+
+from cavity.distributed.linear.worker import Shard
+from cavity.factors.base import Factor
+from cavity.models.latent_gaussian.linear_model import Rows
+
+#: how a shard is loaded: from a key to the task of this name
+Load = Callable[[str], Delayed]
+
+
+def loads_of(X: Any, y: Any, factor: Factor, client: Any) -> list[Load]:
+    """How to load and check every shard.
+
+    Args:
+        X: a Dask array or dataframe; or a list of shards, each a pair (rows, observations), a function without
+            arguments that returns one, a `dask.delayed` object or a future of one.
+        y: a Dask array in the same chunks; for a dataframe the name of its column; None for a list.
+        factor: the likelihood, which checks the observations.
+        client: a Dask collection becomes as many shards as it has workers, neighbouring partitions together.
+    """
+    if isinstance(X, list | tuple):
+        if y is not None:
+            raise ValueError("y must be None where X is a list of shards: each holds its own observations.")
+        if not X:
+            raise ValueError("X must hold at least one shard; found an empty list.")
+        return [load_of([piece], number, factor) for number, piece in enumerate(X)]
+    pieces = partitions(X, y)
+    count = min(len(pieces), max(1, len(client.nthreads())))
+    groups = np.array_split(np.arange(len(pieces)), count)
+    return [load_of([pieces[int(i)] for i in own], number, factor) for number, own in enumerate(groups)]
+
+
+def partitions(X: Any, y: Any) -> list[Delayed]:
+    """A Dask collection as pairs (rows, observations), one a partition."""
+    if isinstance(X, da.Array):
+        rows: Any = X
+        if not isinstance(y, da.Array) or X.ndim != 2 or len(X) != len(y) or X.numblocks[1] != 1 or y.numblocks[1:]:
+            raise ValueError(
+                "X must be a Dask array with all columns in one chunk, and y a Dask vector of the same length; "
+                f"found X {getattr(X, 'chunks', None)} and y {getattr(y, 'chunks', type(y).__name__)}."
+            )
+        observations: Any = y.rechunk(chunks=(rows.chunks[0],))  # type: ignore[arg-type]
+        parts = zip(rows.to_delayed()[:, 0], observations.to_delayed(), strict=True)
+        return [dask.delayed(pair)(*both) for both in parts]
+    if hasattr(X, "to_delayed") and hasattr(X, "columns"):
+        if not isinstance(y, str) or y not in X.columns:
+            raise ValueError(f"y must name a column of the dataframe, one of {list(X.columns)}; found {y!r}.")
+        return [dask.delayed(from_frame)(piece, y) for piece in X.to_delayed()]
+    raise TypeError(f"X must be a Dask array, a Dask dataframe or a list of shards; found {type(X).__name__}.")
+
+
+def pair(X: Any, y: Any) -> tuple[Any, Any]:
+    """Both."""
+    return X, y
+
+
+def from_frame(frame: Any, label: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and observations of one partition of a dataframe."""
+    return frame.drop(columns=[label]).to_numpy(), frame[label].to_numpy()
+
+
+def load_of(pieces: Sequence[Any], number: int, factor: Factor) -> Load:
+    """How one shard is loaded: its pieces one after another, checked."""
+    for piece in pieces:
+        if not (
+            isinstance(piece, Delayed | Future) or callable(piece) or (isinstance(piece, tuple) and len(piece) == 2)
+        ):
+            raise TypeError(
+                f"Shard {number} must be a pair (rows, observations), a function that returns one, or a delayed object "
+                f"or future of one; found {type(piece).__name__}."
+            )
+
+    def load(key: str) -> Delayed:
+        # A function is called on the worker, not here.
+        given = [dask.delayed(piece, pure=False)() if is_loader(piece) else piece for piece in pieces]
+        return dask.delayed(prepared, pure=False)(given, number, factor, dask_key_name=key)
+
+    return load
+
+
+def is_loader(piece: Any) -> bool:
+    """Whether a shard is given as a function that loads it."""
+    return callable(piece) and not isinstance(piece, Delayed | Future)
+
+
+def prepared(pieces: Sequence[Any], number: int, factor: Factor) -> Shard:
+    """A shard with its rows ready for the linear machine; what is wrong with them is said with shard and row."""
+    parts = [checked(piece, number) for piece in pieces]
+    widths = {X.shape[1] for X, _ in parts}
+    if len(widths) > 1:
+        raise ValueError(f"Shard {number} has pieces of {sorted(widths)} columns.")
+    X, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    if not len(X):
+        raise ValueError(f"Shard {number} is empty: it has no rows.")
+    if (bad := ~np.isfinite(X)).any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"Shard {number}, row {row}: column {column} must be finite; found {X[row, column]}.")
+    if (bad := ~np.isfinite(y)).any():
+        row = int(bad.argmax())
+        raise ValueError(f"Shard {number}, row {row}: the observation must be finite; found {y[row]}.")
+    check_observations(y, number, factor)
+    return Shard(Rows.of(X, y, None, None, factor))
+
+
+def checked(piece: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and observations as arrays of numbers that belong together."""
+    if not (isinstance(piece, tuple | list) and len(piece) == 2):
+        raise ValueError(f"Shard {number} must be a pair (rows, observations); found {type(piece).__name__}.")
+    try:
+        X, y = (np.asarray(part, dtype=float) for part in piece)
+    except (TypeError, ValueError):
+        raise ValueError(f"Shard {number} must hold numbers.") from None
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(
+            f"Shard {number} must have rows of shape (n, d) and n observations; found {X.shape} and {y.shape}."
+        )
+    return X, y
+
+
+def check_observations(y: np.ndarray, number: int, factor: Factor) -> None:
+    """Refuse observations the likelihood is not defined for, naming the first row of them."""
+    try:
+        factor.check(y)
+        return
+    except ValueError as error:
+        sentence = error
+    low, high = 0, len(y)  # y[:low] is fine, y[:high] is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            factor.check(y[:middle])
+            low = middle
+        except ValueError as error:
+            high, sentence = middle, error
+    raise ValueError(f"Shard {number}, row {high - 1}: {sentence}")

@@ -1,0 +1,1 @@
+"""Partitions whose tilted inference is the user's own."""

@@ -1,0 +1,160 @@
+"""From statements about variables to a problem: groups of sites, wires, and how each is integrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity._core.precision import float64
+from cavity.factor_graph.variables import Variable
+from cavity.factors.base import Factor
+from cavity.families.base import Family
+from cavity.families.categorical import Categorical
+from cavity.families.product import Product
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.schedule import Parallel, ThereAndBack
+from cavity.moments.base import Moments
+from cavity.moments.closed_form import ClosedForm
+from cavity.moments.enumeration import Enumeration
+from cavity.moments.quadrature import Quadrature, can_integrate
+from cavity.posteriors.factorised import Factorised, GraphPrior, Reach
+
+#: sites up to which they are visited one after another, there and back; more are visited at once
+ONE_BY_ONE = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """One call of `add`: a factor, the rows of its variables (sites, slots), one site's data a row."""
+
+    factor: Factor
+    families: tuple[Family, ...]
+    rows: np.ndarray
+    data: Any
+    moments: Moments
+
+    @classmethod
+    @float64
+    def of(cls, factor: Factor, variables: tuple[Variable, ...], data: Any, moments: Moments | None) -> Statement:
+        """Broadcast, check, and find how the factor is integrated."""
+        try:
+            shape = np.broadcast_shapes(*(own.shape for own in variables))
+        except ValueError:
+            shapes = ", ".join(f"{own.name} {own.shape}" for own in variables)
+            raise ValueError(f"the variables do not fit together: {shapes}.") from None
+        rows = np.stack([np.broadcast_to(own.rows, shape).ravel() for own in variables], axis=-1)
+        if rows.size == 0:
+            raise ValueError("add was given no variables: an array of them is empty.")
+        families = tuple(own.family for own in variables)
+        for own in np.unique([[families.index(family)] for family in families]).tolist():
+            same = [slot for slot, family in enumerate(families) if families.index(family) == own]
+            ordered = np.sort(rows[:, same], axis=1)
+            if (ordered[:, 1:] == ordered[:, :-1]).any():
+                raise ValueError("a factor sees one variable twice.")
+        flat = jax.tree.map(lambda leaf: spread(leaf, shape), np.zeros(shape) if data is None else data)
+        family = families[0] if len(families) == 1 else Product(families)
+        found = integrator(factor, family, flat) if moments is None else moments
+        factor.check(flat)
+        return cls(factor, families, rows.astype(np.int32), flat, found)
+
+    @property
+    def size(self) -> int:
+        """Number of sites."""
+        return len(self.rows)
+
+    @property
+    def kind(self) -> Any:
+        """Statements of one kind are one group."""
+        leaves, structure = jax.tree.flatten(self.factor)
+        values = tuple(np.asarray(leaf).tobytes() for leaf in leaves)
+        shapes = tuple(leaf.shape[1:] for leaf in jax.tree.leaves(self.data))
+        return structure, values, self.families, self.moments, jax.tree.structure(self.data), shapes
+
+
+def spread(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Data one row a site: leading axes are the sites' shape, or the same data serve all."""
+    found = np.asarray(leaf)
+    if found.shape[: len(shape)] != shape:
+        found = np.broadcast_to(found, (*shape, *found.shape))
+    return found.reshape(-1, *found.shape[len(shape) :])
+
+
+def integrator(factor: Factor, family: Family, data: Any) -> Moments:
+    """The rule a factor has for this family, the first that works; a sentence with the options where there is none."""
+    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)
+    if has_closed_form(factor, family, one):
+        return ClosedForm()
+    dense = factor.has_density(data)
+    slots = family.families if isinstance(family, Product) else (family,)
+    if dense and all(isinstance(own, Categorical) for own in slots):
+        return Enumeration()
+    if dense and can_integrate(family):
+        return Quadrature()
+    names = " × ".join(type(own).__name__ for own in slots)
+    known = "; ".join(factor.closed_forms) or "none"
+    options = (
+        "give moments=cavity.Importance(draws=10_000), or a learned operator made by cavity.learned.just_in_time"
+        if dense
+        else "give it a log_density"
+    )
+    raise TypeError(
+        f"no rule for {type(factor).__name__} between {names}. Closed forms that exist: {known}. "
+        f"To integrate it numerically, {options}."
+    )
+
+
+def has_closed_form(factor: Factor, family: Family, data: Any) -> bool:
+    """Whether the factor itself knows its moments for this family."""
+    if factor.log_z is not None:
+        return True
+    leaves, structure = jax.tree.flatten((factor, data))
+    return tilts(structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves), family)
+
+
+@lru_cache(maxsize=512)
+def tilts(structure: Any, shapes: tuple[tuple[tuple[int, ...], Any], ...], family: Family) -> bool:
+    """Whether `tilted` of a factor is more than NotImplemented, found by tracing it once for all sites of a kind."""
+
+    def look(leaves: list[jax.Array], cavity: jax.Array) -> Any:
+        factor, data = jax.tree.unflatten(structure, leaves)
+        found = factor.tilted(family, cavity, data, 1.0)
+        return None if found is NotImplemented else found
+
+    leaves = [jax.ShapeDtypeStruct(*own) for own in shapes]
+    return jax.eval_shape(look, leaves, jax.ShapeDtypeStruct((family.size,), float)) is not None
+
+
+@float64
+def assembled(priors: dict[Family, np.ndarray], statements: list[Statement], reader: Any) -> Problem:
+    """The problem: statements of one kind together, in the order of the first of them."""
+    if not statements:
+        raise ValueError("the graph has no factors.")
+    families = tuple(priors)
+    kinds: dict[Any, list[Statement]] = {}
+    for own in statements:
+        kinds.setdefault(own.kind, []).append(own)
+    groups, wires = [], []
+    for own in kinds.values():
+        first = own[0]
+        family = first.families[0] if len(first.families) == 1 else Product(first.families)
+        data = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(statement.data for statement in own))
+        scope = Reach(len(wires), tuple(families.index(slot) for slot in first.families))
+        groups.append(SiteGroup(first.factor, data, family, first.moments, scope=scope))
+        wires.append(jnp.asarray(np.concatenate([statement.rows for statement in own])))
+    # Priors are normalised, so that the evidence is that of the data; what has no prior counts as 1.
+    constant = -sum(float(jnp.sum(log_mass(family, jnp.asarray(eta)))) for family, eta in priors.items())
+    prior = GraphPrior(tuple(jnp.asarray(eta) for eta in priors.values()), tuple(wires), jnp.asarray(constant))
+    sites = sum(group.size for group in groups)
+    schedule = Parallel() if sites > ONE_BY_ONE else ThereAndBack()
+    return Problem(prior, tuple(groups), Factorised(families), predictor=reader, schedule=schedule)
+
+
+def log_mass(family: Family, priors: jax.Array) -> jax.Array:
+    """log ∫ prior of every variable; 0 of discrete ones whose weights are all 1, which is no prior."""
+    found = family.log_partition(priors)
+    return jnp.where(jnp.any(priors != 0, axis=-1), found, 0.0) if isinstance(family, Categorical) else found

@@ -1,0 +1,93 @@
+"""Handles of variables: what users hold of a graph's variables, and index like arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cavity._core.precision import float64, to_numpy
+from cavity.families.base import Family
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """An array of variables of one family; a single one has the shape ().
+
+    rows: their places among all variables of the family. Indexing picks some of them, also repeatedly.
+    """
+
+    family: Family
+    rows: np.ndarray
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array of variables."""
+        return self.rows.shape
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Variable:
+        return Variable(self.family, np.asarray(self.rows[index]), self.name)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {type(self.family).__name__}, shape {self.shape}"
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """q of an array of variables. eta: natural parameters, one more axis than the array."""
+
+    family: Family
+    eta: Any
+
+    @property
+    @float64
+    def mean(self) -> Any:
+        """E[x]."""
+        return to_numpy(self.family.mean(self.eta))
+
+    @property
+    @float64
+    def variance(self) -> Any:
+        """Variances; of vectors, covariance matrices."""
+        return to_numpy(self.family.covariance(self.eta))
+
+    @property
+    @float64
+    def moments(self) -> Any:
+        """Expected statistics: of categorical variables their probabilities."""
+        return to_numpy(self.family.moments(self.eta))
+
+    @property
+    @float64
+    def parameters(self) -> tuple[Any, ...]:
+        """The usual parameters: mean and variance, shape and rate, a and b."""
+        return to_numpy(self.family.coordinates(self.eta))
+
+    def __repr__(self) -> str:
+        return f"Marginal({type(self.family).__name__}, shape {self.eta.shape[:-1]})"
+
+
+class Marginals(Mapping[Any, Marginal]):
+    """Marginals of a graph's variables, by handle or by name."""
+
+    def __init__(self, named: dict[str, Variable], etas: dict[Family, np.ndarray]) -> None:
+        self._named, self._etas = named, etas
+
+    def __getitem__(self, variable: Any) -> Marginal:
+        own = self._named.get(variable) if isinstance(variable, str) else variable
+        if not isinstance(own, Variable):
+            known = ", ".join(self._named)
+            raise KeyError(f"marginals are asked for by a variable of the graph or its name, of {known}; {variable!r}.")
+        return Marginal(own.family, self._etas[own.family][own.rows])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named)
+
+    def __len__(self) -> int:
+        return len(self._named)

@@ -1,0 +1,45 @@
+"""A factor some of whose arguments are numbers."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from cavity.factors.base import Factor, factor, static
+
+
+class ObservedArguments(NamedTuple):
+    """Data of `Given`, of one site: the arguments that are numbers, in order, and the factor's own data."""
+
+    values: tuple[Any, ...]
+    own: Any
+
+
+@factor
+class Conditioned(Factor):
+    """t(x) = factor(all arguments): those at `places` are data, the variables fill the other places in order.
+
+    The factor's log density sees the tuple of all its arguments, as if all were variables; it is integrated numerically
+    over those that are.
+    """
+
+    factor: Factor
+    places: tuple[int, ...] = static()
+
+    def check(self, data: Any) -> None:
+        super().check(data.values)
+        self.factor.check(data.own)
+
+    def has_density(self, data: Any) -> bool:
+        return self.factor.has_density(data.own)
+
+    def log_density(self, x: Any, data: Any) -> jax.Array:
+        arguments = list(x) if isinstance(x, tuple) else [x]
+        for place, value in zip(self.places, data.values, strict=True):
+            arguments.insert(place, value)
+        return self.factor.log_density(tuple(arguments), data.own)
+
+
+def condition_on(factor: Factor, places: tuple[int, ...]) -> Factor:
+    """The factor with numbers for its arguments at these places; its data are then `Known`."""
+    own = factor.with_known(places)
+    return Conditioned(factor, places) if own is NotImplemented else own

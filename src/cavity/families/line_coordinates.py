@@ -1,0 +1,214 @@
+"""Beta, Gamma and two-component Dirichlet cavities on the whole line, in standard units.
+
+    Beta, Dirichlet   t = log x/(1 − x)   density in t: x^a (1 − x)^b / B(a, b)
+    Gamma             t = log x           density in t: (b x)^a e^(−b x) / Γ(a)
+
+and t = E[t] + sd[t] u. The exponents are the shapes themselves (the Jacobian supplies the missing one), log x and
+log(1 − x) come from t and not from x, so a shape of 1e-6, most of whose mass lies below the smallest double, loses
+nothing. Densities are written relative to their mode at t₀ with Stirling's series for the constants: shapes of 1e8 do
+not cancel either.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.nn import sigmoid, softplus
+
+from cavity.families.base import Family
+from cavity.families.beta import Beta
+from cavity.families.dirichlet import Dirichlet
+from cavity.families.gamma import Gamma
+from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, trigamma
+from cavity.numerics.gamma_increments import dirichlet_shape_step, gamma_shape_step
+from cavity.numerics.inverses import gamma_shape
+from cavity.numerics.stable_differences import log_excess
+
+Function = Callable[[jax.Array], jax.Array]
+
+#: error of the cavity's own integral up to which points made for the tilted distribution serve the cavity too
+COVERED = 1e-9
+#: largest ∫ |tilted − cavity| of a weak factor
+WEAK = 0.5
+
+
+class Line(NamedTuple):
+    """A cavity as a density of u on the line.
+
+    centre, scale: E[t] and sd[t], t = centre + scale u. size: what multiplies the depth of the log density below its
+    mode, a for Gamma(a, b) and a + b for Beta(a, b).
+    coordinate: t. value: x as the factor sees it. log_density: of u. statistics: whose expectations are matched.
+    position: u of a value x. top: log density at its mode. depth: expected depth below it, divided by the size.
+    """
+
+    centre: jax.Array
+    scale: jax.Array
+    size: jax.Array
+    coordinate: Function
+    value: Function
+    log_density: Function
+    statistics: Function
+    position: Function
+    depth: jax.Array
+    top: jax.Array
+
+
+def is_unconstrained(family: Family) -> bool:
+    """Whether `line` knows the family."""
+    return isinstance(family, Beta | Gamma) or (isinstance(family, Dirichlet) and family.size == 2)
+
+
+def line(family: Family, cavity: jax.Array) -> Line:
+    """The cavity on the line; shapes that are not positive give NaN densities, which integrate to nothing."""
+    if isinstance(family, Gamma):
+        return gamma_line(cavity)
+    if isinstance(family, Beta):
+        return beta_line(cavity)
+    log_odds = beta_line(cavity)
+    tiny = jnp.finfo(float).tiny
+
+    def value(u: jax.Array) -> jax.Array:
+        t = log_odds.coordinate(u)
+        return jnp.maximum(jnp.stack([sigmoid(t), sigmoid(-t)]), tiny)
+
+    def squares(u: jax.Array) -> jax.Array:
+        x = value(u)
+        return jnp.concatenate([x, x**2])
+
+    return log_odds._replace(
+        value=value,
+        statistics=squares if isinstance(family, Dirichlet) and family.match == "mean_square" else log_odds.statistics,
+        position=lambda x: log_odds.position(x[..., 0] / (x[..., 0] + x[..., 1])),
+    )
+
+
+def beta_line(cavity: jax.Array) -> Line:
+    """Beta(a, b) in the log odds t, with mode log a/b, mean ψ(a) − ψ(b) and variance ψ'(a) + ψ'(b)."""
+    a, b = cavity[0], cavity[1]
+    # Mean minus mode, from log a − ψ(a): small for large shapes and exact there.
+    shift = log_minus_digamma(b) - log_minus_digamma(a)
+    centre = jnp.log(a) - jnp.log(b) + shift
+    scale = jnp.sqrt(trigamma(a) + trigamma(b))
+    x0, y0 = a / (a + b), b / (a + b)
+    top = 0.5 * (jnp.log(a) + jnp.log(y0)) - HALF_LOG_2PI - binet(a) - binet(b) + binet(a + b) + jnp.log(scale)
+
+    def coordinate(u: jax.Array) -> jax.Array:
+        return centre + scale * u
+
+    def value(u: jax.Array) -> jax.Array:
+        return jnp.clip(sigmoid(coordinate(u)), jnp.finfo(float).tiny, 1.0 - 0.5 * jnp.finfo(float).eps)
+
+    def log_density(u: jax.Array) -> jax.Array:
+        t, gap = coordinate(u), shift + scale * u
+        # Near the mode as a difference without cancellation, elsewhere where exp may overflow as it stands.
+        near = jnp.clip(gap, -1.0, 1.0)
+        close = -a * jnp.log1p(y0 * jnp.expm1(-near)) - b * jnp.log1p(x0 * jnp.expm1(near))
+        far = -a * (softplus(-t) + jnp.log(x0)) - b * (softplus(t) + jnp.log(y0))
+        return jnp.where(jnp.abs(gap) <= 1.0, close, far) + top
+
+    def statistics(u: jax.Array) -> jax.Array:
+        t = coordinate(u)
+        return -jnp.stack([softplus(-t), softplus(t)])
+
+    def position(x: jax.Array) -> jax.Array:
+        return (jnp.log(x) - jnp.log1p(-x) - centre) / scale
+
+    depth = x0 * log_minus_digamma(a) + y0 * log_minus_digamma(b) - log_minus_digamma(a + b)
+    return Line(centre, scale, a + b, coordinate, value, log_density, statistics, position, depth, top)
+
+
+def gamma_line(cavity: jax.Array) -> Line:
+    """Gamma(shape a, rate b) in t = log x, with mode log a/b, mean ψ(a) − log b and variance ψ'(a)."""
+    a, b = cavity[0], cavity[1]
+    shift = -log_minus_digamma(a)
+    centre = jnp.log(a) - jnp.log(b) + shift
+    scale = jnp.sqrt(trigamma(a))
+    top = 0.5 * jnp.log(a) - HALF_LOG_2PI - binet(a) + jnp.log(scale)
+    tiny, largest = jnp.finfo(float).tiny, jnp.finfo(float).max
+
+    def coordinate(u: jax.Array) -> jax.Array:
+        return centre + scale * u
+
+    def value(u: jax.Array) -> jax.Array:
+        return jnp.clip(jnp.exp(coordinate(u)), tiny, largest)
+
+    def log_density(u: jax.Array) -> jax.Array:
+        gap = shift + scale * u
+        return a * (gap - jnp.expm1(gap)) + top
+
+    def statistics(u: jax.Array) -> jax.Array:
+        # exp overflows only where the density is zero.
+        return jnp.stack([coordinate(u), -jnp.minimum(jnp.exp(coordinate(u)), largest)])
+
+    def position(x: jax.Array) -> jax.Array:
+        return (jnp.log(x) - centre) / scale
+
+    return Line(centre, scale, a, coordinate, value, log_density, statistics, position, -shift, top)
+
+
+def matched(
+    family: Family, cavity: jax.Array, own: Line, u: jax.Array, log_weights: jax.Array, surprise: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(expected statistics, message) of a tilted distribution given by weighted points u of its cavity's line.
+
+    surprise: log of the tilted density over the cavity's at the points, log t − log Z.
+
+    The statistics themselves give a first guess of the matched member, whose digits are lost where the tilted
+    distribution is narrow, and the message's where it is weak. Then steps from a member whose moments are known are
+    better: by how much are E[t] and the expected depth of that member's log density below its mode, in units of its
+    size, larger than its own? With ε and s the two changes,
+
+        Gamma(a, b)   E[x] grows by the factor 1 + ε + s, log E[x] − E[log x] by log(1 + ε + s) − ε,
+        Beta(a, b)    E[log x] grows by b ε/(a + b) − s, E[log(1 − x)] by −a ε/(a + b) − s.
+
+    The member is the first guess, or, of a weak factor, the cavity; its weights at the points are c = w exp(−surprise),
+    and the changes Σ (w − c) of both functions.
+    """
+    weights = jnp.exp(log_weights)
+    used = weights > 0
+    stats = weights @ jnp.where(used[:, None], jax.vmap(own.statistics)(u), 0.0)
+    guess = gamma_guess(own.scale * u, weights, stats) if isinstance(family, Gamma) else family.natural(stats)
+    before = jnp.where(used, jnp.exp(log_weights - surprise), 0.0)
+    near = used & (jnp.abs(surprise) < 1.0)
+    change = jnp.where(near, -weights * jnp.expm1(jnp.where(near, -surprise, 0.0)), weights - before)
+    marks = jnp.where(used[:, None], shape_marks(own, u), 0.0)
+    weak_changes = change @ (marks - before @ marks / jnp.sum(before))
+
+    nearby = line(family, guess)
+    again = (own.centre - nearby.centre + own.scale * u) / nearby.scale
+    marks = jnp.where(used[:, None], shape_marks(nearby, again), 0.0)
+    near_changes = weights @ marks - jnp.stack([jnp.zeros(()), nearby.depth])
+
+    is_weak = (jnp.abs(jnp.sum(before) - 1.0) < COVERED) & (jnp.sum(jnp.abs(change)) < WEAK)
+    reference = jnp.where(is_weak, cavity, guess)
+    rise, deeper = jnp.where(is_weak, weak_changes, near_changes)
+    step = shape_steps(family, reference, rise, deeper, jnp.where(is_weak, guess - cavity, 0.0))
+    return stats, jnp.where(is_weak, step, guess - cavity + step)
+
+
+def gamma_guess(gap: jax.Array, weights: jax.Array, stats: jax.Array) -> jax.Array:
+    """The Gamma with the expected statistics of weighted points, t known up to a constant."""
+    # log E[x] − E[log x] agree to all digits for a large shape; it is log(1 + E[e^τ − 1 − τ]) with τ = t − E[t].
+    gap = gap - weights @ jnp.where(weights > 0, gap, 0.0)
+    excess = weights @ jnp.where(weights > 0, jnp.expm1(gap) - gap, 0.0)
+    close = excess < 1.0
+    spread = jnp.where(close, jnp.log1p(jnp.where(close, excess, 0.0)), jnp.log(-stats[1]) - stats[0])
+    shape = gamma_shape(spread)
+    return jnp.stack([shape, -shape / stats[1]])
+
+
+def shape_marks(own: Line, u: jax.Array) -> jax.Array:
+    """t − E[t] and the depth of the log density below its mode, divided by its size, at points u."""
+    return jnp.stack([own.scale * u, (own.top - jax.vmap(own.log_density)(u)) / own.size], axis=-1)
+
+
+def shape_steps(family: Family, eta: jax.Array, rise: jax.Array, deeper: jax.Array, start: jax.Array) -> jax.Array:
+    """The change of parameters from the changes of E[t] and of the expected depth."""
+    a, b = eta[0], eta[1]
+    if isinstance(family, Gamma):
+        gain = rise + deeper
+        step = gamma_shape_step(a, deeper - log_excess(gain, 1.0 + gain), start[0])
+        return jnp.stack([step, b * (step / a - gain) / (1.0 + gain)])
+    share = eta / (a + b)
+    return dirichlet_shape_step(eta, jnp.stack([share[1], -share[0]]) * rise - deeper, start)

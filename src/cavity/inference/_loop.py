@@ -1,0 +1,286 @@
+"""The one loop: visits make sweeps, sweeps make a run, for every method, family and posterior.
+
+A sweep visits the blocks of every group; a run is sweeps until the moment mismatch of all sites, measured at the state
+handed back, is within tolerance. The same functions serve the compiled run, the host-driven run and `jax.vmap`.
+"""
+
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.inference._state import Counts, Report, State, count_tilts, is_settled, scaled_at_visits, scatter_visits
+from cavity.inference._visit import (
+    ProposedUpdate,
+    SiteBatch,
+    backtrack,
+    clipped,
+    gather,
+    is_identity,
+    mismatch_of,
+    propose,
+    site_key,
+    step_of,
+    visit,
+)
+from cavity.inference.evidence import log_evidence, log_scale
+from cavity.inference.methods import Method
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.schedule import Table
+
+#: sites are measured this many at a time, so that node arrays of a quadrature stay small.
+MEASURE_BATCH = 1024
+
+
+class Visits(NamedTuple):
+    """A table of visits, and which numbers of a site they may change; None for all."""
+
+    table: Table
+    free: np.ndarray | None
+
+
+def visit_in_windows(
+    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
+) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
+    """Visit the blocks of a table one after another; the rows they had and how the visits went, block by block."""
+    table, posterior = visits.table, problem.posterior
+    blocks, block_size = table.shape
+    # Windows hold whole windows of the next kind, the innermost whole blocks; the end is filled with no site's number.
+    levels, unit = [], 1
+    for width in reversed(posterior.window_sizes(table.size, block_size)):
+        levels.append(max(1, width // (unit * block_size)))
+        unit *= levels[-1]
+    filled = filled_up(table, -(-blocks // unit) * unit, group.size)
+    shape = (filled.shape[0] // unit, *reversed(levels))
+    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.free)
+
+    def through(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
+        """Window `number` of `outer`, with the windows and blocks in it."""
+        number, own = numbered
+        window = posterior.open(problem.prior, outer, group.scope, number, clipped(own.which.ravel(), group.size))
+        window, visits = within(window, own)
+        return posterior.close(outer, number, window), visits
+
+    def within(outer: Any, rows: SiteBatch) -> tuple[Any, Any]:
+        count, depth = rows.which.shape[0], rows.which.ndim
+        if depth > 2:
+            return jax.lax.scan(through, outer, (jnp.arange(count), rows))
+        if levels == [1] and block_size > 1:
+            # The block is the whole window: it changes at once.
+            whole, rows = None, jax.tree.map(lambda leaf: leaf[0], rows)
+            window, seen = visit(problem, method, group, key, outer, (whole, rows))
+            return window, jax.tree.map(lambda leaf: leaf[None], seen)
+        places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
+        return jax.lax.scan(partial(visit, problem, method, group, key), outer, (places, rows))
+
+    outer = posterior.begin(problem.prior, state.q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
+    outer, visits = within(outer, rows)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(filled.shape[0], *leaf.shape[len(shape) :])[:blocks], (rows, visits))
+    return outer, *flat
+
+
+def filled_up(table: Table, blocks: int, size: int) -> Table:
+    """The table with blocks of padding at its end, kept known beforehand where it is."""
+    if isinstance(table, np.ndarray):
+        return np.concatenate([table, np.full((blocks - table.shape[0], table.shape[1]), size)])
+    return jnp.concatenate([table, jnp.full((blocks - table.shape[0], table.shape[1]), size)])
+
+
+def visit_together(
+    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
+) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
+    """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
+    table = visits.table
+    rows = gather(group, state.sites[number], state.memory[number], table[0], visits.free)
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
+    trial = propose(method, group, local, rows, key)
+    step = step_of(method, group, rows, trial)
+    index = jnp.asarray(table[0])
+
+    def rebuilt(scale: jax.Array | float) -> Any:
+        if is_identity(table, group.size):
+            own = rows.site + scale * step
+        else:
+            own = state.sites[number].at[index].add(scale * step, mode="drop")
+        return refresh(problem, (*state.sites[:number], own, *state.sites[number + 1 :]))
+
+    halvings, q = backtrack(problem, rebuilt)
+    one = jax.tree.map(lambda leaf: leaf[None], (rows, (trial, halvings)))
+    return q, *one
+
+
+def measure(problem: Problem, method: Method, state: State, key: jax.Array) -> Report:
+    """Mismatch and scale of every site at the given state; changes nothing."""
+    if problem.shortcut is not None and problem.shortcut.measures(problem, method):
+        return problem.shortcut.measured(problem, method, state)
+    found, q = [], state.q
+    for number, (group, own, memory) in enumerate(zip(problem.groups, state.sites, state.memory, strict=True)):
+        group_key = site_key(key, group.moments.random, number)
+
+        def one(rows: SiteBatch, group: SiteGroup = group, group_key: jax.Array = group_key) -> tuple[Any, ...]:
+            block = jax.tree.map(lambda leaf: leaf[None], rows)
+            local = problem.posterior.marginals(problem.prior, q, group.scope, block.which)
+            trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, local, block, group_key))
+            scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
+            held = rows.copies > 0
+            nonfinite = held & trial.proper & ~trial.finite
+            mismatch = mismatch_of(method, group, rows, trial)
+            # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
+            scale = jnp.where(trial.usable, scale, 0.0)
+            return mismatch, held & trial.given_up, held & ~trial.proper, nonfinite, scale, trial.info
+
+        # Batches of one length: a shorter last one would be compiled apart.
+        size, batches = group.size, -(-group.size // MEASURE_BATCH)
+        length = -(-size // batches)
+        rows = gather(group, own, memory, clipped(np.arange(batches * length), size).reshape(batches, length))
+        measured = jax.lax.map(jax.vmap(one), rows)
+        found.append(jax.tree.map(partial(joined, size), measured))
+    return Report(*(tuple(column) for column in zip(*found, strict=True)))
+
+
+#: `measure`, followed once by the compiler however often a program has it
+measured = jax.jit(measure, inline=True)
+
+
+def joined(size: int, leaf: jax.Array) -> jax.Array:
+    """Batches one after another, without what filled the last one up."""
+    return leaf.reshape(-1, *leaf.shape[2:])[:size]
+
+
+def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
+    """q from the prior and the sites, free of the rounding of the updates."""
+    weighted = (group.copies[:, None] * own for group, own in zip(problem.groups, sites, strict=True))
+    return problem.posterior.refresh(
+        problem.prior, tuple((group.scope, own) for group, own in zip(problem.groups, weighted, strict=True))
+    )
+
+
+class Start(NamedTuple):
+    """Where a run begins: sites and, where the projection has one, memory, one array a group."""
+
+    sites: tuple[jax.Array, ...]
+    memory: tuple[jax.Array, ...] | None = None
+
+
+def blank_state(problem: Problem, method: Method, init: Start | None) -> State:
+    """The state of flat or given sites, without the scales that only a measurement tells."""
+    zero, groups = jnp.zeros((), int), problem.groups
+    blank = tuple(jnp.zeros((group.size, method.projection.memory)) for group in groups)
+    return State(
+        q=problem.posterior.flat(problem.prior) if init is None else refresh(problem, init.sites),
+        sites=tuple(jnp.zeros((g.size, g.family.size)) for g in groups) if init is None else init.sites,
+        memory=blank if init is None or init.memory is None else init.memory,
+        log_scales=tuple(jnp.zeros(group.size) for group in groups),
+        mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in groups),
+        counts=Counts(zero, zero, zero, tuple(zero for _ in groups)),
+        sweep=zero,
+        residuals=jnp.full(method.max_sweeps, jnp.nan),
+        finished=jnp.zeros((), bool),
+    )
+
+
+def start(problem: Problem, method: Method, init: Start | None, key: jax.Array) -> State:
+    """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
+    state = blank_state(problem, method, init)
+    return state if init is None else state._replace(log_scales=measure(problem, method, state, key).log_scales)
+
+
+def pass_over(
+    problem: Problem,
+    method: Method,
+    number: int,
+    key: jax.Array,
+    free: np.ndarray | None,
+    state: State,
+    table: Table,
+) -> State:
+    """The visits of one table, and q after them."""
+    group, visits = problem.groups[number], Visits(table, free)
+    if table.shape[0] == 1 and table.shape[1] > 1:
+        q, rows, seen = visit_together(problem, method, group, number, state, visits, key)
+        return scatter_visits(method, group, number, state._replace(q=q), table, rows, *seen)
+    q, rows, seen = visit_in_windows(problem, method, group, number, state, visits, key)
+    state = scatter_visits(method, group, number, state, table, rows, *seen)
+    # A pass in windows leaves no q of its own.
+    return state._replace(q=refresh(problem, state.sites) if is_rebuilt(problem, table) else q)
+
+
+def is_rebuilt(problem: Problem, table: Table) -> bool:
+    """Whether q is made anew from the sites after the visits of a table."""
+    return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size, table.shape[1]))
+
+
+def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
+    """One pass over all groups, then q rebuilt from the sites."""
+    schedule = problem.schedule if method.schedule is None else method.schedule
+    rebuilt = False
+    for number, group in enumerate(problem.groups):
+        mismatch = state.mismatch[number]
+        if schedule.needs_mismatch:
+            mismatch = measure(problem, method, state, key).mismatch[number]
+            state = state._replace(counts=count_tilts(state.counts, problem.groups))
+        # A number no group has keeps the orders apart from the draws.
+        order_key = site_key(key, schedule.random, len(problem.groups), number, state.sweep)
+        group_key = site_key(key, group.moments.random, number)
+        tables = schedule.visits(number, group.size, order_key, mismatch)
+        for free in schedule.parts(group.family):
+            visited = partial(pass_over, problem, method, number, group_key, free)
+            if len(tables) > 1 and len({table.shape for table in tables}) == 1:
+                # One program for all of them.
+                state, _ = jax.lax.scan(lambda s, t, go=visited: (go(s, t), None), state, jnp.stack(tables))
+            else:
+                state = reduce(visited, tables, state)
+        rebuilt = all(is_rebuilt(problem, table) for table in tables)
+    if not rebuilt:
+        state = state._replace(q=refresh(problem, state.sites))
+
+    residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
+    return state._replace(residuals=residuals, sweep=state.sweep + 1)
+
+
+@jax.jit
+def begin(problem: Problem, method: Method, init: Start | None, key: jax.Array) -> State:
+    """Compiled `start`."""
+    return start(problem, method, init, key)
+
+
+def advance(
+    problem: Problem, method: Method, state: State, last_sweep: jax.Array, key: jax.Array
+) -> tuple[State, Report, jax.Array]:
+    """Sweeps until finished or `last_sweep` is reached, then the report and the log evidence of the state reached.
+
+    The mismatch met while visiting is free but belongs to states on the way. Only when it has settled is the state
+    itself measured, and if that disagrees the sweeps go on.
+    """
+
+    def unfinished(carry: tuple[State, Report]) -> jax.Array:
+        return ~carry[0].finished & (carry[0].sweep < last_sweep)
+
+    def stretch(carry: tuple[State, Report]) -> tuple[State, Report]:
+        def moving(state: State) -> jax.Array:
+            first = state.sweep == carry[0].sweep
+            return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
+
+        shortcut = problem.shortcut
+        if shortcut is not None and shortcut.sweeps(problem, method):
+            state = shortcut.swept(problem, method, carry[0], moving)
+        else:
+            state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
+        report = measured(problem, method, state, key)
+        # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
+        finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
+        return state._replace(finished=finished), report
+
+    shape = jax.eval_shape(lambda: measured(problem, method, state, key))
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+    state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
+    scales = zip(problem.groups, state.log_scales, report.log_scales, strict=True)
+    state = state._replace(log_scales=tuple(s if scaled_at_visits(method, g) else found for g, s, found in scales))
+    return state, report, log_evidence(problem, state.q, state.log_scales)
+
+
+#: `advance` compiled; the second takes over the memory of the state it is given, which is gone afterwards
+advance_anew = jax.jit(advance)
+advance_in_place = jax.jit(advance, donate_argnames="state")

@@ -1,0 +1,194 @@
+"""One visit: delete → tilt → project → update, for every method, family and posterior."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.inference.methods import Method
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.projection import Integrals, Projected
+from cavity.inference.schedule import Table
+from cavity.numerics.short_axis import all_last
+
+#: a step that would make q improper is halved at most this often before the block keeps its old sites.
+MAX_HALVINGS = 20
+
+#: the share of a step that a site of many copies takes at least.
+SHORTEST_SHARE = 0.25
+
+
+class SiteBatch(NamedTuple):
+    """Some sites of a group with what belongs to them, gathered before a scan; `which` are their numbers.
+
+    free: which of a site's numbers the visit may change; None for all.
+    """
+
+    which: jax.Array
+    site: jax.Array
+    memory: jax.Array
+    copies: jax.Array
+    data: Any
+    free: jax.Array | None = None
+
+
+class ProposedUpdate(NamedTuple):
+    """The outcome of delete, tilt and project for a block of sites, before anything is changed.
+
+    cavity: what the messages were matched against. given_up, memory, drift, info: the projection's, see `Projected`.
+    """
+
+    cavity: jax.Array
+    log_z: jax.Array
+    message: jax.Array
+    proper: jax.Array
+    finite: jax.Array
+    given_up: jax.Array
+    memory: jax.Array
+    drift: jax.Array
+    info: dict[str, jax.Array]
+
+    @property
+    def usable(self) -> jax.Array:
+        """Whether the message may replace the site."""
+        return self.proper & self.finite
+
+
+def deleted(method: Method, rows: SiteBatch) -> jax.Array:
+    """What deletion takes out of q: site**power. A site of multiplicity 0 is not in q, so there is nothing to take."""
+    return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
+
+
+def propose(method: Method, group: SiteGroup, local: jax.Array, rows: SiteBatch, key: jax.Array) -> ProposedUpdate:
+    """Delete, tilt and project a block of sites from the same q, of which `local` is what each of them sees."""
+    family = method.projection.adapt(group.family)
+    cavity = local - deleted(method, rows)
+    proper = jnp.ones(cavity.shape[0], bool)
+    if not family.cavities_proper:
+        # What is integrated is always a distribution; results for an improper cavity are discarded.
+        proper = family.is_allowed(cavity)
+        cavity = jnp.where(proper[:, None], cavity, local)
+
+    def one(rows: SiteBatch, cavity: jax.Array) -> Projected:
+        own_key = site_key(key, group.moments.random, rows.which)
+        moments, factor, data = group.moments, group.factor, rows.data
+        integrals = Integrals(
+            lambda cavity: moments.tilt(moments.init(), factor, family, cavity, data, method.power, own_key),
+            lambda cavity, tilted: moments.expected_log(moments.init(), factor, family, cavity, data, own_key, tilted),
+        )
+        return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
+
+    found = jax.vmap(one)(rows, cavity)
+    finite = jnp.isfinite(found.log_z) & all_last(jnp.isfinite(found.message))
+    if not family.cavities_proper:
+        finite = finite & family.is_allowed(found.cavity + found.message)
+    if method.projection.memory:
+        # Matched against a relaxed cavity, a message may still make q itself improper.
+        proper = proper & (family.is_allowed(cavity + found.message) | ~finite)
+    return ProposedUpdate(
+        found.cavity, found.log_z, found.message, proper, finite, found.given_up, found.memory, found.drift, found.info
+    )
+
+
+def mismatch_of(method: Method, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
+    """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
+    family = method.projection.adapt(group.family)
+    gap = family.distance(trial.cavity + deleted(method, rows), trial.cavity + trial.message)
+    if method.projection.memory:
+        gap = jnp.maximum(gap, trial.drift)
+    # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
+    return jnp.where(rows.copies == 0, 0.0, jnp.where(trial.usable, gap, jnp.inf))
+
+
+def step_of(method: Method, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
+    """The damped change of every site; none where the trial failed or the row is padding.
+
+    Copies of a site move together, each by the full step of one: as far as that, q would overshoot and the iteration
+    may not settle. They share the step; not in a single pass, where nothing else would make up for it.
+    """
+    usable = (trial.usable & (rows.which < group.size))[..., None]
+    usable = usable if rows.free is None else usable & rows.free
+    step = method.damping
+    if group.multiplicity is not None and not group.at_most_one and not method.single_pass:
+        step = step * jnp.maximum(1.0 / jnp.maximum(rows.copies, 1.0), SHORTEST_SHARE)[..., None]
+    return jnp.where(usable, step * (trial.message / method.power - rows.site), 0.0)
+
+
+def visit(
+    problem: Problem,
+    method: Method,
+    group: SiteGroup,
+    key: jax.Array,
+    window: Any,
+    block: tuple[jax.Array | None, SiteBatch],
+) -> tuple[Any, tuple[ProposedUpdate, jax.Array]]:
+    """Try one block of sites, at given places of a window (None: all of them), and absorb their change into it.
+
+    Says how often the step had to be halved. Only what the next visit needs is computed here; new sites, mismatch,
+    scales and counts follow for all together.
+    """
+    places, rows = block
+    trial = propose(method, group, problem.posterior.local(window, group.scope, places), rows, key)
+    step = step_of(method, group, rows, trial)
+
+    def absorbed(scale: jax.Array | float) -> Any:
+        return problem.posterior.absorb(window, group.scope, places, scale * rows.copies[:, None] * step)
+
+    # A single site of one copy moves q between two proper distributions: itself and the projected one.
+    single = group.multiplicity is None or group.at_most_one
+    if rows.which.shape[0] == 1 and single and method.power == 1.0:
+        return absorbed(1.0), (trial, jnp.zeros((), int))
+    halvings, changed = backtrack(problem, absorbed)
+    return changed, (trial, halvings)
+
+
+def backtrack(problem: Problem, absorbed: Callable[[jax.Array | float], Any]) -> tuple[jax.Array, Any]:
+    """The state `absorbed` makes of the longest share of a step that leaves it proper, and how often it was halved."""
+
+    def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
+        return ~problem.posterior.is_proper(attempted[1]) & (attempted[0] <= MAX_HALVINGS)
+
+    def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        return attempted[0] + 1, absorbed(step_scale(attempted[0] + 1))
+
+    return jax.lax.while_loop(too_long, shorten, (jnp.zeros((), int), absorbed(1.0)))
+
+
+def step_scale(halvings: jax.Array) -> jax.Array:
+    """The share of the step left after so many halvings; none when even the shortest was too long."""
+    return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
+
+
+def gather(
+    group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table, free: np.ndarray | None = None
+) -> SiteBatch:
+    """The rows of the sites `index`, any shape; an index no site has takes the last site's."""
+    rows = (sites, memory, group.copies, jax.tree.map(jnp.asarray, group.data))
+    if is_identity(index, group.size):
+        picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
+    else:
+        picked = jax.tree.map(lambda leaf: leaf[index], rows)
+    spread = None if free is None else jnp.broadcast_to(free, (*index.shape, *free.shape))
+    return SiteBatch(jnp.asarray(index), *picked, free=spread)
+
+
+def is_identity(index: Table, size: int) -> bool:
+    """Whether these are all sites in their own order, known beforehand."""
+    return isinstance(index, np.ndarray) and np.array_equal(index.ravel(), np.arange(size))
+
+
+def clipped(index: Table, size: int) -> Any:
+    """Numbers of padding replaced by the last site's: it is looked at and not changed."""
+    return np.minimum(index, size - 1) if isinstance(index, np.ndarray) else jnp.minimum(index, size - 1)
+
+
+def site_key(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Array:
+    """A key for these numbers; the key as it is where nobody uses it, which keeps the compiled loop small.
+
+    Groups and sites get the same key in every sweep, so that sampled moments have a fixed point.
+    """
+    for number in numbers if needed else ():
+        key = jax.random.fold_in(key, number)
+    return key

@@ -1,0 +1,92 @@
+"""Free parameters of a likelihood as one unconstrained vector, and their bounds for the search."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.factors.base import Factor
+from cavity.factors.wrapper import SiteWrapper
+
+#: bounds of positive parameters, searched by their logarithm
+BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 1e5), "df": (1.0, 100.0)}
+#: thresholds are searched by the first one and the logarithms of the gaps
+FIRST, GAPS = (-100.0, 100.0), (np.log(1e-4), np.log(1e3))
+
+
+def inner(factor: Factor) -> Any:
+    """The likelihood itself, without the weights of samples and the residuals of a basis around it."""
+    return inner(factor.factor) if isinstance(factor, SiteWrapper) else factor
+
+
+def with_inner(factor: Factor, likelihood: Factor) -> Factor:
+    """The factor with another likelihood inside."""
+    if not isinstance(factor, SiteWrapper):
+        return likelihood
+    return dataclasses.replace(factor, factor=with_inner(factor.factor, likelihood))  # type: ignore[type-var]
+
+
+def check_free(factor: Factor, free: tuple[str, ...]) -> None:
+    """Refuse names the likelihood does not have or the search does not know."""
+    for name in free:
+        if not hasattr(inner(factor), name) or name not in (*BOUNDS, "thresholds"):
+            raise ValueError(f"{type(inner(factor)).__name__} has no parameter {name!r} that can be learned.")
+
+
+def pack(factor: Factor, free: tuple[str, ...]) -> np.ndarray:
+    """The free parameters as a vector."""
+    parts = [np.zeros(0)]
+    for name in free:
+        value = np.atleast_1d(np.asarray(getattr(inner(factor), name), float))
+        if name == "thresholds":
+            parts.append(np.concatenate([value[:1], np.log(np.diff(value))]))
+        else:
+            parts.append(np.log(np.clip(value, *BOUNDS[name])))
+    return np.concatenate(parts)
+
+
+def bounds(factor: Factor, free: tuple[str, ...]) -> np.ndarray:
+    """A row (low, high) for each number of the vector."""
+    rows: list[tuple[float, float]] = []
+    for name in free:
+        if name == "thresholds":
+            rows += [FIRST] + [GAPS] * (np.size(getattr(inner(factor), name)) - 1)
+        else:
+            low, high = BOUNDS[name]
+            rows += [(float(np.log(low)), float(np.log(high)))]
+    return np.asarray(rows, float).reshape(-1, 2)
+
+
+def unpack(factor: Factor, free: tuple[str, ...], vector: Any) -> Factor:
+    """The factor with its free parameters read from a vector, which may be traced."""
+    changes, start = {}, 0
+    for name in free:
+        if name == "thresholds":
+            size = np.size(getattr(inner(factor), name))
+            gaps = jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.exp(vector[start + 1 : start + size]))])
+            changes[name], start = vector[start] + gaps, start + size
+        else:
+            changes[name], start = jnp.exp(vector[start]), start + 1
+    return with_inner(factor, dataclasses.replace(inner(factor), **changes))
+
+
+def log_prior(factor: Factor, free: tuple[str, ...], vector: np.ndarray) -> tuple[float, np.ndarray]:
+    """Log density of the free parameters, up to a constant, and its gradient: 1 − 2ε for label noise ε, flat else.
+
+    Few data explain any labels as noise, ε near ½; the prior says that most labels are right.
+    """
+    value, gradient, start = 0.0, np.zeros(np.size(vector)), 0
+    for name in free:
+        if name == "label_noise":
+            noise = float(np.exp(vector[start]))
+            value += float(np.log1p(-2.0 * noise))
+            gradient[start] = -2.0 * noise / (1.0 - 2.0 * noise)
+        start += np.size(getattr(inner(factor), name))
+    return value, gradient
+
+
+def as_numbers(factor: Factor) -> Factor:
+    """The factor with its parameters as plain numbers, or arrays where they are vectors."""
+    return jax.tree.map(lambda leaf: float(leaf) if np.ndim(leaf) == 0 else np.asarray(leaf, float), factor)

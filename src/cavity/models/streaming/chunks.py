@@ -1,0 +1,197 @@
+"""Rows as the compiled programs want them: checked, as features, in portions of one size however they came."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cavity._core.checks import LARGEST
+from cavity.kernels.basis import Spanned
+from cavity.models.latent_gaussian.unique_rows import split
+from cavity.models.streaming.sources import Piece, Source
+
+#: rows of a portion, more where there are many features: the work on q must stay below that on the rows
+PORTION, ROWS_PER_FEATURE = 4096, 4
+
+
+class Portion(NamedTuple):
+    """Rows that are visited by one call of a compiled program.
+
+    number: of the portion. X: (rows, features). y: (machines, rows), what each machine observes. weights: (rows,).
+    residual: the variance that features leave of a row's latent; None where they leave none.
+    """
+
+    number: int
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    residual: np.ndarray | None = None
+
+    def data(self, machine: int) -> Any:
+        """What a machine observes, with the residuals where there are any."""
+        return self.y[machine] if self.residual is None else (self.y[machine], self.residual)
+
+    def split(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """(copies, exponents) of the rows: w copies, or ⌈w⌉ of a power, and none of what weighs nothing."""
+        if (self.weights == 1.0).all():
+            return self.weights, None
+        copies, exponents = split(np.where(self.weights > 0, self.weights, 1.0))
+        return np.where(self.weights > 0, copies, 0.0), exponents
+
+    def checksum(self) -> float:
+        """A number that other rows, or these in another order, would not have."""
+        n, d = self.X.shape
+        said = self.X @ np.cos(np.arange(d)) + self.weights + np.cos(1.0 + np.arange(len(self.y))) @ self.y
+        return float(np.cos(np.arange(n)) @ said)
+
+
+@dataclasses.dataclass
+class Reader:
+    """Reads a source.
+
+    features: from an array of inputs to one of features, row by row, or to these and residuals (`Spanned`); None for
+        the inputs themselves.
+    observed: from y to what the machines observe, (machines, rows), not a number for a label nobody knows; None for one
+        machine that observes y. check: refuses observations in one sentence.
+    row_weights: from y to factors on the weights of the rows; None for none.
+    columns, names: of the inputs, as found in the first piece; the others must agree.
+    width: the number of features. size: rows of a portion, which follows from it.
+    """
+
+    source: Source
+    features: Callable[[np.ndarray], Any] | None = None
+    observed: Callable[[np.ndarray], np.ndarray] | None = None
+    check: Callable[[np.ndarray], None] | None = None
+    row_weights: Callable[[np.ndarray], np.ndarray] | None = None
+    columns: int | None = None
+    names: list[str] | None = None
+    width: int | None = None
+    size: int = PORTION
+    leaves_residuals: bool = False
+    begun: Iterator[Portion] | None = None
+
+    def first(self) -> Portion:
+        """The first portion, which is handed out again by the first pass: what can be read once loses nothing."""
+        reading = self.portions(0)
+        found = next(reading, None)
+        if found is None:
+            raise ValueError("batches is empty: it gave no rows.")
+        self.begun = chain([found], reading)
+        return found
+
+    def portions(self, start: int) -> Iterator[Portion]:
+        """The rows from row `start`, where a portion begins, on, in portions; the last one may be shorter."""
+        begun, self.begun = self.begun, None
+        if begun is not None and start == 0:
+            return begun
+        return self.cut(self.source.read(start), start)
+
+    def cut(self, pieces: Iterator[Piece], start: int) -> Iterator[Portion]:
+        """Rows as they came, in portions."""
+        held: list[tuple[np.ndarray, ...]] = []
+        waiting = 0
+        for piece in pieces:
+            held.append(self.table(piece))
+            waiting += len(held[-1][0])
+            if waiting < self.size:
+                continue
+            joined = together(held)
+            whole = waiting // self.size * self.size
+            for first in range(0, whole, self.size):
+                yield self.portion(start + first, tuple(part[first : first + self.size] for part in joined))
+            start, waiting = start + whole, waiting - whole
+            held = [tuple(part[whole:] for part in joined)] if waiting else []
+        if held:
+            yield self.portion(start, together(held))
+
+    def portion(self, start: int, parts: tuple[np.ndarray, ...]) -> Portion:
+        """The portion that begins with row `start`, of rows, observations by column and weights."""
+        X, observed, weights, residual = parts
+        return Portion(start // self.size, X, observed.T, weights, residual if self.leaves_residuals else None)
+
+    def table(self, piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Features, observations (one column a machine), weights, residuals of some rows; refused where one is bad."""
+        X = self.inputs(piece)
+        y = np.asarray(piece.y)
+        if y.ndim != 1:
+            raise ValueError(f"y of {piece.name} must have one dimension; found shape {y.shape}.")
+        if self.observed is None and y.dtype.kind not in "biuf":
+            raise ValueError(f"y of {piece.name} must hold numbers; found dtype {y.dtype}.")
+        try:
+            observed = y[None].astype(float) if self.observed is None else self.observed(y)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"y of {piece.name} holds what is not a label: {error}.") from None
+        if (unknown := ~np.isfinite(observed).all(axis=0)).any():
+            row = int(unknown.argmax())
+            found = y[row : row + 1].tolist()[0]
+            raise ValueError(f"y must hold known labels or finite numbers; found {found!r} in {piece.place(row)}.")
+        if self.check is not None:
+            try:
+                for own in observed:
+                    self.check(own)
+            except ValueError as error:
+                raise ValueError(f"{piece.name}: {error}") from None
+        weights = np.ones(len(X)) if piece.weights is None else np.asarray(piece.weights, float)
+        if self.row_weights is not None:
+            weights = weights * self.row_weights(y)
+        if (bad := ~(np.isfinite(weights) & (weights >= 0))).any():
+            row = int(bad.argmax())
+            raise ValueError(f"weights must be finite and not negative; found {weights[row]} in {piece.place(row)}.")
+        residual = np.zeros(len(X))
+        if self.features is not None:
+            try:
+                made = self.features(X)
+                if isinstance(made, Spanned):
+                    made, residual = made
+                    self.leaves_residuals = True
+                X, residual = np.asarray(made, float), np.asarray(residual, float)
+            except ValueError as error:
+                raise ValueError(f"{piece.name}: {error}") from None
+            if X.ndim != 2 or len(X) != len(observed.T):
+                raise ValueError(f"features must give one row a row of X, {len(y)}; found shape {X.shape}.")
+            refuse_nonfinite("features", X, piece)
+        width = int(X.shape[1])
+        if self.width is None:
+            self.width, self.size = width, max(PORTION, 1 << (ROWS_PER_FEATURE * width - 1).bit_length())
+        if width != self.width:
+            raise ValueError(f"features of {piece.name} have {width} columns; the first rows had {self.width}.")
+        return X, observed.T, weights, residual
+
+    def inputs(self, piece: Piece) -> np.ndarray:
+        """The rows of X as an array of numbers, if they are like the first ones."""
+        names = getattr(piece.X, "columns", None)
+        names = None if names is None or not all(isinstance(name, str) for name in names) else list(names)
+        X: Any = piece.X.toarray() if hasattr(piece.X, "toarray") else np.asarray(piece.X)
+        if X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufO":
+            raise ValueError(
+                f"X of {piece.name} must be a table of numbers; found shape {X.shape} and dtype {X.dtype}."
+            )
+        try:
+            X = X.astype(np.float64, copy=False)
+        except (TypeError, ValueError):
+            raise ValueError(f"X of {piece.name} must be a table of numbers; found other things in it.") from None
+        if self.columns is None:
+            self.columns, self.names = X.shape[1], names
+        if X.shape[1] != self.columns:
+            raise ValueError(f"X of {piece.name} has {X.shape[1]} columns; the first rows had {self.columns}.")
+        if names != self.names:
+            raise ValueError(f"X of {piece.name} has the columns {names}; the first rows had {self.names}.")
+        refuse_nonfinite("X", X, piece)
+        return X
+
+
+def refuse_nonfinite(what: str, table: np.ndarray, piece: Piece) -> None:
+    """Name the first row with a number that is not finite, or too large to be squared."""
+    if table.max() <= LARGEST and table.min() >= -LARGEST:
+        return
+    row, column = np.argwhere(~(np.abs(table) <= LARGEST))[0]
+    raise ValueError(
+        f"{what} must hold finite numbers between ±{LARGEST:g}; found {table[row, column]} in {piece.place(int(row))}."
+    )
+
+
+def together(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    """Tables one below the other."""
+    return held[0] if len(held) == 1 else tuple(np.concatenate(parts) for parts in zip(*held, strict=True))
