@@ -12,7 +12,7 @@ import pytest
 from command_line import QUICK, call, read_csv, write_csv
 
 import cavity as cv
-from cavity.cli import demo
+from cavity.cli import demos
 
 X = np.linspace(-2.0, 2.0, 20)
 LABELS = ["yes" if value > 0 else "no" for value in X]
@@ -191,7 +191,7 @@ print("imported:", sum(name.startswith("cavity.experiments.") for name in sys.mo
 
 @known(23, "the figure of a demo replaces a file without --overwrite")
 def test_a_demo_does_not_replace_a_file_unasked(tmp_path, monkeypatch):
-    monkeypatch.setitem(demo.DEMOS, "clutter", lambda out, seed, console: out.write_bytes(b"new"))
+    monkeypatch.setitem(demos.DEMOS, "clutter", lambda out, seed, console: out.write_bytes(b"new"))
     out = tmp_path / "mine.png"
     out.write_bytes(b"mine")
     result = call("demo", "clutter", "--out", out)
