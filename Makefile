@@ -9,15 +9,19 @@ BUILD  := build
 LOCK   := requirements.lock
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
+# what the tests need besides the library and its extras
+TEST_PACKAGES := pytest pytest-xdist hypothesis mpmath networkx pandas dask[dataframe]
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test lint types imports unit docs wheel format lock reproductions bench clean
+.PHONY: help setup run test lint types imports unit docs wheel format lock lowest newest reproductions bench clean
 
 help:
 	@echo "make run      the demo"
 	@echo "make test     all checks: lint imports types docs wheel unit"
 	@echo "make format   rewrite the sources in the house format"
 	@echo "make lock     refresh $(LOCK) from pyproject.toml (LOCK_FLAGS=--upgrade moves every pin)"
+	@echo "make lowest   the tests on the lowest versions that pyproject.toml allows (make newest: on the newest there are)"
 	@echo "make reproductions   every experiment in full, into docs/reproductions"
 	@echo "make bench    the benchmarks, which no other target runs"
 	@echo "make clean    remove $(VENV), $(BUILD) and caches"
@@ -89,6 +93,18 @@ format: setup
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet $(LOCK_FLAGS) --output-file $(LOCK)
+
+# The tests where the dependencies are as old, or as new, as the metadata allows; the lock file has no say there.
+lowest: RESOLUTION = lowest-direct
+newest: RESOLUTION = highest
+lowest newest: setup
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(BUILD)/$@
+	$(BIN)/uv pip compile --quiet --resolution $(RESOLUTION) --extra all --no-emit-index-url --no-header --output-file $(BUILD)/$@.txt pyproject.toml
+	$(BIN)/uv pip install --quiet --python $(BUILD)/$@ --requirement $(BUILD)/$@.txt
+	$(BIN)/uv pip install --quiet --python $(BUILD)/$@ --constraint $(BUILD)/$@.txt $(TEST_PACKAGES)
+	$(BIN)/uv pip install --quiet --python $(BUILD)/$@ --no-deps --editable . --editable reproductions
+	JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(BUILD)/$@/jax-cache $(BUILD)/$@/bin/python -m pytest -q -n 2 --dist worksteal -m "not searching" \
+		-W "ignore::DeprecationWarning" --ignore tests/docs
 
 # Full runs, resumed where they stopped; their tables and figures become pages of the documentation.
 reproductions: setup

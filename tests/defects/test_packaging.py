@@ -24,7 +24,6 @@ def declared():
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 48: a declared lower bound does not work")
 @pytest.mark.parametrize(
     ("package", "too_old"),
     [
@@ -40,7 +39,6 @@ def test_versions_that_do_not_work_are_not_allowed(declared, package, too_old):
     assert not requirement.specifier.contains(Version(too_old)), f"{requirement} allows {too_old}"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 49: there is no extra `gpu`, `dask` or `all`")
 def test_there_is_an_extra_for_every_optional_part(declared):
     missing = {"all", "arrow", "arviz", "dask", "gpu"} - set(declared["optional-dependencies"])
     assert not missing, missing

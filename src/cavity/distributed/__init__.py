@@ -3,7 +3,7 @@
 try:
     import distributed  # noqa: F401
 except ImportError as error:
-    raise ImportError("cavity.distributed needs Dask; install it with: pip install 'cavity[cluster]'.") from error
+    raise ImportError("cavity.distributed needs Dask; install it with: pip install 'cavity[dask]'.") from error
 
 from cavity.distributed.clients import connected, local_client
 from cavity.distributed.fan_out import Failure, computed, map
