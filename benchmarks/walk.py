@@ -1,6 +1,6 @@
 """Walk through the code as data do: which functions, files and packages a call passes, and how deep.
 
-    python benchmarks/walk.py            # four walks on tiny inputs
+python benchmarks/walk.py            # four walks on tiny inputs
 """
 
 import pathlib
