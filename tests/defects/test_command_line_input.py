@@ -90,7 +90,7 @@ def test_ctrl_c_while_the_command_starts_ends_it_without_a_traceback():
 import os, signal, sys
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name == "cavity.experiments":
+        if name == "cavity_reproductions":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ["cavity", "reproduce", "list"]
@@ -183,7 +183,7 @@ try:
     main()
 except SystemExit:
     pass
-print("imported:", sum(name.startswith("cavity.experiments.") for name in sys.modules))
+print("imported:", sum(name.startswith("cavity_reproductions.") for name in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -243,7 +243,7 @@ def test_marginals_of_a_discrete_graph_are_found_by_name():
 @known(23, "the most probable states are numbers although the file names them")
 def test_the_most_probable_states_are_told_by_their_names():
     # P(full, high) = 0.6 is the largest of the four.
-    found = repr(cv.graph.exact_map(cv.DiscreteGraph.read(NETWORK)))
+    found = repr(cv.discrete.exact_map(cv.DiscreteGraph.read(NETWORK)))
     assert "full" in found and "high" in found, found
 
 

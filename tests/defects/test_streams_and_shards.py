@@ -13,8 +13,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import cavity as cv
-from cavity import cluster, storage
-from cavity.models.streams import stream_linear_machines
+from cavity import distributed, storage
+from cavity.models.streaming import stream_linear_models
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 3))
@@ -39,7 +39,7 @@ def machine(**changes):
 
 def streamed(batches, **changes):
     """The account of a stream of rows."""
-    (found,), _ = stream_linear_machines(batches, **{"factor": cv.factors.Probit(), **changes})
+    (found,), _ = stream_linear_models(batches, **{"factor": cv.factors.Probit(), **changes})
     return found.account
 
 
@@ -79,7 +79,7 @@ def test_labels_that_are_no_classes_of_a_stream_are_refused(labels, classes):
 
 @pytest.fixture(scope="module")
 def client():
-    with cluster.local_client(1) as found:
+    with distributed.local_client(1) as found:
         yield found
 
 
@@ -87,7 +87,7 @@ SHARDS = """
 import os, threading, time
 import dask
 import numpy as np
-from cavity import cluster
+from cavity import distributed
 from distributed import Client, LocalCluster
 
 dask.config.set({{"distributed.comm.timeouts.connect": "1s"}})
@@ -99,7 +99,7 @@ local = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboa
 client = Client(local)
 {}
 try:
-    fit = cluster.fit(shards, client=client, max_seconds=1.0, tol=1e-13, callback=heard)
+    fit = distributed.fit(shards, client=client, max_seconds=1.0, tol=1e-13, callback=heard)
     print("status:", fit.status, flush=True)
 except (RuntimeError, ValueError, OSError) as error:
     print("refused:", error, flush=True)
@@ -136,7 +136,7 @@ threading.Thread(target=close, daemon=True).start()
 @known(29, "rows whose squares are infinite are taken")
 def test_rows_of_shards_that_cannot_be_squared_are_refused(client):
     with refused("1e+200", "finite"):
-        cluster.fit([(1e200 * X[:20], Y[:20])], client=client, max_rounds=2)
+        distributed.fit([(1e200 * X[:20], Y[:20])], client=client, max_rounds=2)
 
 
 @known(32, "features are made for every batch, however small")
@@ -251,7 +251,7 @@ def imaginary(shard, mean, covariance, key):
 @known(33, "one triangle of a covariance is taken for all of it")
 def test_a_prior_covariance_that_is_not_symmetric_is_refused(client):
     with refused("prior covariance"):
-        cluster.partitioned(
+        distributed.partitioned(
             (np.zeros(2), np.array([[1.0, 0.9], [0.0, 1.0]])), [0], tilted=silent, client=client, max_rounds=1
         )
 
@@ -259,7 +259,7 @@ def test_a_prior_covariance_that_is_not_symmetric_is_refused(client):
 @known(33, "imaginary parts of what a partition finds are dropped")
 def test_complex_moments_of_a_partition_are_refused(client):
     with refused("tilted", "complex", "real"):
-        cluster.partitioned((np.zeros(2), np.eye(2)), [0], tilted=imaginary, client=client, max_rounds=1)
+        distributed.partitioned((np.zeros(2), np.eye(2)), [0], tilted=imaginary, client=client, max_rounds=1)
 
 
 # Left out, because only a clock shows it:
