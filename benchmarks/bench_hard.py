@@ -59,7 +59,7 @@ def measure(problem: cv.Problem, name: str, method: Any, warm: set[tuple[str, ..
         "sweeps": int(found.sweeps),
         "seconds": seconds,
         "mismatch": float(found.mismatch),
-        "ep_mismatch": mismatch(problem, found.sites),
+        "ep_mismatch": mismatch(problem, found.sites[0]),
         "own_mismatch": own,
         "log_evidence": float(found.log_evidence),
         "false_claim": bool(found.converged) and not own <= FIXED_POINT,
@@ -77,10 +77,10 @@ def own_mismatch(problem: cv.Problem, found: cv.Solution) -> float:
     """The recomputed mismatch of the fixed point that the status claims."""
     return mismatch(
         problem,
-        found.sites,
+        found.sites[0],
         power=found.power,
         restricted=found.status == "converged_restricted",
-        strengths=found.strengths if found.status == "converged_relaxed" else None,
+        strengths=found.strengths[0] if found.status == "converged_relaxed" else None,
     )
 
 

@@ -11,9 +11,9 @@ HARD = [cv.models.clutter(draw_clutter(seed, 20, w=0.7), w=0.7) for seed in (3, 
 
 def scalar_mismatch(problem, solution):
     """Largest gap between q and the tilted moments of a scalar clutter problem, recomputed with NumPy."""
-    nu, tau = solution.sites.T
+    nu, tau = solution.sites[0].T
     prior = np.asarray(problem.prior)
-    q = prior + solution.sites.sum(axis=0)
+    q = prior + solution.sites[0].sum(axis=0)
     (group,) = problem.groups
     x, w, c = np.asarray(group.data), float(group.factor.w), float(group.factor.clutter_variance)
     p, s = q[1] - tau, q[0] - nu

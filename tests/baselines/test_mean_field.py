@@ -23,7 +23,7 @@ def test_tap_has_eps_fixed_point(label_noise):
     found = tap(K, y, label_noise)
     assert ep.converged and found.converged
     np.testing.assert_allclose(found.alpha, ep.q.weights, atol=1e-8 * np.abs(ep.q.weights).max())
-    cavity_precision = 1.0 / np.diagonal(ep.covariance) - ep.sites[:, 1]
+    cavity_precision = 1.0 / np.diagonal(ep.covariance) - ep.sites[0][:, 1]
     np.testing.assert_allclose(found.variance, 1.0 / cavity_precision, rtol=1e-8)
 
 

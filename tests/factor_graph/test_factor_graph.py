@@ -271,5 +271,7 @@ def test_bad_statements_are_refused(make, sentence):
 
 
 def test_a_missing_rule_names_factor_families_and_options():
-    with pytest.raises(TypeError, match=r"no rule for Linear between GaussianOrFlat × Gamma.*Closed forms"):
+    with pytest.raises(
+        TypeError, match=r"no rule for Linear between GaussianWithUniform × GammaWithUniform.*Closed forms"
+    ):
         refused(lambda g, x, t: g.linear(x[0], out=t))

@@ -102,7 +102,7 @@ def test_categorical_fixed_points():
         problem, pairs, fields = triangle(strength)
         solution = cv.infer(problem, cv.ConvergentEP())
         assert solution.status == "converged"
-        weights = solution.sites.reshape(3, 3, 4)[:, :, :2]
+        weights = solution.sites[0].reshape(3, 3, 4)[:, :, :2]
         belief = np.exp(weights.sum(axis=0))
         belief /= belief.sum(axis=1, keepdims=True)
         for i, (pair, field) in enumerate(zip(pairs, fields, strict=True)):

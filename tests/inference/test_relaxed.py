@@ -144,8 +144,8 @@ def test_newton_steps_of_the_search_settle(curvature):
 def test_a_large_weight_is_ep(problem):
     plain, relaxed = cv.infer(problem, cv.EP()), cv.infer(problem, cv.RelaxedEP(1e6))
     assert plain.status == relaxed.status == "converged"
-    assert np.all(relaxed.strengths == 0)
-    np.testing.assert_allclose(relaxed.sites, plain.sites, atol=1e-10, rtol=1e-10)
+    assert np.all(relaxed.strengths[0] == 0)
+    np.testing.assert_allclose(relaxed.sites[0], plain.sites[0], atol=1e-10, rtol=1e-10)
     assert relaxed.log_evidence == pytest.approx(plain.log_evidence, abs=1e-10)
 
 
@@ -154,7 +154,7 @@ def test_fixed_points_satisfy_the_relaxed_moment_conditions(options):
     """(7): q r and t r cavity have the same moments, recomputed with NumPy from sites and strengths alone."""
     solution = cv.infer(CLASSIFIER, cv.RelaxedEP(**{"c": 0.02} | options))
     assert solution.status == "converged_relaxed"
-    nu, tau, b = *solution.sites.T, solution.strengths
+    nu, tau, b = *solution.sites[0].T, solution.strengths[0]
     assert np.all(b >= 0) and np.all(np.isfinite(b)) and np.any(b > 0)
     K = np.asarray(CLASSIFIER.prior.covariance)
     covariance = np.linalg.inv(np.linalg.inv(K + 1e-12 * np.eye(len(K))) + np.diag(tau))
@@ -162,7 +162,7 @@ def test_fixed_points_satisfy_the_relaxed_moment_conditions(options):
     for i in np.flatnonzero(b)[:4]:
         direction = np.array([nu[i], tau[i]]) if "form" in options else np.array([nu[i] / tau[i], 1.0])
         q = np.array([mean[i], 1.0]) / variance[i] + b[i] * direction
-        cavity = q - solution.sites[i]
+        cavity = q - solution.sites[0][i]
         _, centre, spread, _ = brute(cv.factors.Step(0.2), LABELS[i], cavity, [0.0])
         assert centre == pytest.approx(q[0] / q[1], abs=1e-6 * q[1] ** -0.5)
         assert spread == pytest.approx(1 / q[1], rel=1e-6)
@@ -173,15 +173,15 @@ def test_fixed_points_satisfy_the_relaxed_moment_conditions(options):
 def test_a_small_weight_keeps_everything_finite():
     for c in (0.0, 1e-6):
         solution = cv.infer(CLASSIFIER, cv.RelaxedEP(c, max_sweeps=60))
-        assert np.all(np.isfinite(solution.sites)) and np.all(np.isfinite(solution.strengths))
-        assert np.all(solution.strengths >= 0) and np.isfinite(solution.log_evidence)
+        assert np.all(np.isfinite(solution.sites[0])) and np.all(np.isfinite(solution.strengths[0]))
+        assert np.all(solution.strengths[0] >= 0) and np.isfinite(solution.log_evidence)
 
 
 def test_a_warm_start_keeps_the_strengths():
     first = cv.infer(CLASSIFIER, cv.RelaxedEP(0.02))
     again = cv.infer(CLASSIFIER, cv.RelaxedEP(0.02), init=first)
     assert again.sweeps <= 2
-    np.testing.assert_allclose(again.strengths, first.strengths, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(again.strengths[0], first.strengths[0], rtol=1e-6, atol=1e-12)
 
 
 def test_what_it_refuses():

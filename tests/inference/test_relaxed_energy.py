@@ -157,8 +157,8 @@ def test_a_relaxed_fixed_point_is_not_stationary():
     assert np.all(b > 0.05)
     library = cv.infer(PROBLEM, cv.RelaxedEP(C))
     assert library.status == "converged_relaxed"
-    np.testing.assert_allclose(library.strengths, b, rtol=1e-4)
-    np.testing.assert_allclose(library.sites, sites, rtol=1e-4)
+    np.testing.assert_allclose(library.strengths[0], b, rtol=1e-4)
+    np.testing.assert_allclose(library.sites[0], sites, rtol=1e-4)
     means = sites[:, 0] / sites[:, 1]
     dual, primal = relaxed_dual(PROBLEM, sites, b, means, C), relaxed_primal(PROBLEM, sites, b, means, C)
     assert np.abs(dual.gradient_relaxations).max() < 1e-8
@@ -180,9 +180,9 @@ def test_a_relaxed_fixed_point_is_not_stationary():
 def test_nor_is_one_whose_relaxation_is_a_scaled_message():
     """(18) of the separate appendix, ηᵢ = η τᵢ; where it acts, the dual has a slope in the sites."""
     found = cv.infer(PROBLEM, cv.RelaxedEP(C, form="message", tol=1e-10))
-    assert found.status == "converged_relaxed" and np.all(found.strengths > 0.01)
-    nu, tau = found.sites.T
-    dual = relaxed_dual(PROBLEM, found.sites, found.strengths * tau, nu / tau, C)
+    assert found.status == "converged_relaxed" and np.all(found.strengths[0] > 0.01)
+    nu, tau = found.sites[0].T
+    dual = relaxed_dual(PROBLEM, found.sites[0], found.strengths[0] * tau, nu / tau, C)
     assert np.abs(dual.gradient_relaxations).max() < 1e-6
     assert np.abs(dual.gradient_sites).max() > 0.05
 
@@ -192,9 +192,9 @@ def test_without_relaxation_it_is_the_energy_of_ep():
     solution = cv.infer(PROBLEM, cv.EP(tol=1e-11))
     sites, b = relaxed_ep(1.0, searching=5, settling=40)
     assert np.all(b == 0.0)
-    np.testing.assert_allclose(sites, solution.sites, atol=1e-9)
+    np.testing.assert_allclose(sites, solution.sites[0], atol=1e-9)
     for energy in (relaxed_dual, relaxed_primal):
-        found = energy(PROBLEM, solution.sites, np.zeros(2), np.zeros(2), 1.0)
+        found = energy(PROBLEM, solution.sites[0], np.zeros(2), np.zeros(2), 1.0)
         assert float(found.value) == pytest.approx(-solution.log_evidence, abs=1e-9)
         if energy is relaxed_dual:
             assert np.abs(found.gradient_sites).max() < 1e-9

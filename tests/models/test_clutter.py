@@ -109,8 +109,8 @@ def recomputed_mismatch(x, w, solution):
     """Moment mismatch of spherical sites by mixture algebra in NumPy, outside the loop."""
     d = x.shape[-1]
     nu, tau = (
-        solution.q[:, None, :d] - solution.groups[0][..., :d],
-        solution.q[:, None, d:] - solution.groups[0][..., d:],
+        solution.q[:, None, :d] - solution.sites[0][..., :d],
+        solution.q[:, None, d:] - solution.sites[0][..., d:],
     )
     mean, variance = nu / tau, 1 / tau[..., 0]
     gap = x - mean
@@ -136,7 +136,7 @@ def test_two_thousand_random_sets_end_truthfully(dimension):
     for w, stack in random_sets(dimension, 2000):
         with np.errstate(all="raise", under="ignore"):
             solution = jax.tree.map(np.asarray, infer_stack(stack, w, cv.EP()))
-        for value in (solution.mean, solution.covariance, solution.log_evidence, solution.sites):
+        for value in (solution.mean, solution.covariance, solution.log_evidence, *solution.sites):
             assert np.isfinite(value).all()
         assert not np.isnan(solution.mismatch).any()
         claimed = solution.converged
@@ -213,9 +213,9 @@ def test_restricted_keeps_the_tilted_mean_and_the_printed_variant_is_close():
     ours = cv.infer(cv.models.clutter(x), cv.RestrictedEP())
     printed = cv.infer(cv.models.clutter(x), cv.RestrictedEP(printed=True))
     assert ours.status == printed.status == "converged_restricted" and ours.converged
-    assert (ours.sites[:, 1] >= 0).all() and (printed.sites[:, 1] >= 0).all()
-    clipped = printed.sites[:, 1] == 1e-8
-    assert clipped.any() and (ours.sites[clipped, 1] == 0).all()
+    assert (ours.sites[0][:, 1] >= 0).all() and (printed.sites[0][:, 1] >= 0).all()
+    clipped = printed.sites[0][:, 1] == 1e-8
+    assert clipped.any() and (ours.sites[0][clipped, 1] == 0).all()
     np.testing.assert_allclose(ours.mean, printed.mean, rtol=1e-6)
 
 
@@ -225,7 +225,7 @@ def test_power_ep_satisfies_its_own_fixed_point(power):
     x = draw_clutter(6, 10)
     solution = cv.infer(cv.models.clutter(x, w=0.4), cv.PowerEP(power))
     assert solution.converged
-    for value, site in zip(x, solution.sites, strict=True):
+    for value, site in zip(x, solution.sites[0], strict=True):
         cavity = solution.q - power * site
         mean, sd = cavity[0] / cavity[1], cavity[1] ** -0.5
         theta = mean + sd * np.linspace(-12, 12, 20_001)

@@ -81,7 +81,7 @@ def test_cowell_keeps_mean_and_total_square():
     table = draw(5, n=12)
     solution = cv.infer(cv.models.mixture_weights(table), cv.EP(projection=cv.Cowell(), tol=1e-11))
     a = solution.concentration
-    for row, site in zip(table, solution.sites, strict=True):
+    for row, site in zip(table, solution.sites[0], strict=True):
         cavity = a - site
         nodes, weights = special.roots_jacobi(40, cavity[1] - 1, cavity[0] - 1)
         w = np.stack([(1 + nodes) / 2, (1 - nodes) / 2], axis=1)
@@ -120,7 +120,7 @@ def test_fixed_point_keeps_the_expected_logarithms():
     solution = cv.infer(cv.models.mixture_weights(table))
     a = solution.concentration
     want = special.digamma(a) - special.digamma(a.sum())
-    for row, site in zip(table, solution.sites, strict=True):
+    for row, site in zip(table, solution.sites[0], strict=True):
         c = a - site
 
         def tilted(w, row=row, c=c):
@@ -161,7 +161,7 @@ def test_power_ep_by_quadrature_and_the_error_without():
 
 def test_restricted_sites_are_not_negative():
     solution = cv.infer(cv.models.mixture_weights(draw(4, n=30)), cv.RestrictedEP())
-    assert solution.converged and (solution.sites >= 0).all()
+    assert solution.converged and (solution.sites[0] >= 0).all()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from cavity.discrete.approx.approximate import Approximation
     from cavity.discrete.approx.filtering import Filtered
     from cavity.discrete.approx.suggest import Proposal
+    from cavity.discrete.queries import DiscreteSolution
     from cavity.inference.problem import Problem
     from cavity.inference.schedule import Order
+    from cavity.inference.solution import Solution
 
 
 class DiscreteGraph:
@@ -212,6 +214,10 @@ class DiscreteGraph:
     def problem(self) -> Problem:
         """The disconnected approximation, whose EP is loopy belief propagation."""
         return self.approximate().problem()
+
+    def interpret(self, solution: Solution) -> DiscreteSolution:
+        """The solution of this graph's problem, with its marginals and pairs; `infer(graph)` returns it."""
+        return self.approximate().interpret(solution)
 
     def without_factors(self) -> DiscreteGraph:
         """The variables and the evidence alone."""

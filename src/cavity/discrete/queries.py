@@ -1,4 +1,4 @@
-"""What users read from the solution of a graph: marginals of variables and of pairs."""
+"""What a graph of discrete variables can be asked: marginals of variables and of pairs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import math
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
 from cavity._core.precision import float64
-from cavity.discrete.approx.loopy import stored_by_cardinality
+from cavity.discrete.approx.loopy import Rows, stored_by_cardinality
 from cavity.families.categorical import Categorical
+from cavity.inference.solution import ModelSolution
 from cavity.posteriors.tree import TreeDistribution
 
 if TYPE_CHECKING:
@@ -44,82 +44,101 @@ class Clustering:
         return cls(members, cluster, axis, graph.cardinalities)
 
 
-@jax.tree_util.register_static
-class Reader:
-    """Reads a graph's variables from q. It is luggage: two readers count as equal, so that another graph of the same
-    shape, or other evidence, is not compiled again; nothing compiled looks inside.
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class DiscreteSolution(ModelSolution):
+    """The solution of a discrete graph, which knows its variables.
 
-    graph: as inference saw it, where clusters are variables, and variables may have more states than the users'.
+    What q holds one by one are *nodes*: the variables, or clusters of them. They may have more states than the
+    variables, which are impossible and come last.
+
+    Attributes:
+        variables: of the graph.
+        clustering: the variables of every node, where these are clusters.
+        sizes: states of every node without the impossible ones.
     """
 
-    def __init__(self, graph: DiscreteGraph, clustering: Clustering | None, variables: Variables) -> None:
-        self.graph, self.clustering, self.variables = graph, clustering, variables
+    variables: Variables
+    clustering: Clustering | None
+    sizes: np.ndarray
+
+    @classmethod
+    def interpreting(cls, solution: Solution, variables: Variables, clustering: Clustering | None) -> DiscreteSolution:
+        """The solution with what the graph knows; one that cannot be of this graph is refused."""
+        sizes = variables.cardinalities
+        if clustering is not None:
+            sizes = np.array([math.prod(sizes[list(own)].tolist()) for own in clustering.members])
+        q = solution.q
+        nodes = q.nodes.shape[-2] - 2 if isinstance(q, TreeDistribution) else sum(eta.shape[-2] for eta in q.etas)
+        if nodes != len(sizes):
+            raise ValueError(f"this solution is of another graph: it has {nodes} variables, this one {len(sizes)}.")
+        return cls.of(solution, variables=variables, clustering=clustering, sizes=sizes)
 
     @property
-    def sizes(self) -> np.ndarray:
-        """States of every variable of the graph without those that inference was given in addition."""
-        cards = self.variables.cardinalities
-        if self.clustering is None:
-            return cards
-        return np.array([math.prod(cards[list(own)].tolist()) for own in self.clustering.members])
+    def marginals(self) -> Any:
+        """P(x_i) of every variable: an array (variables, K) where all have K states, else a list of arrays.
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reader)
-
-    def __hash__(self) -> int:
-        return hash(Reader)
-
-    def marginals(self, solution: Solution) -> Any:
-        """P(x_i) of every variable: an array (variables, K) where all have K states, else a list of arrays."""
-        held = self.held(solution)
-        if self.clustering is None:
-            return held
-        own = self.clustering
+        Of a stack of solutions each has the stack's axes first.
+        """
+        own, held = self.clustering, self._held()
+        if own is None:
+            return held if isinstance(held, np.ndarray) else stack_equal(held)
         found = []
-        for variable, (number, axis) in enumerate(zip(own.cluster, own.axis, strict=True)):
-            joint = self.joint(held, number)
-            found.append(joint.sum(tuple(k for k in range(joint.ndim) if k != axis)))
-            assert len(found[-1]) == own.cardinalities[variable]
-        return stacked(found)
-
-    def joint(self, held: Any, cluster: int) -> np.ndarray:
-        """The distribution of a cluster, one axis a member."""
-        own = self.clustering
-        assert own is not None
-        return np.asarray(held[cluster]).reshape([int(own.cardinalities[v]) for v in own.members[cluster]])
-
-    def held(self, solution: Solution) -> Any:
-        """Marginals of the variables of the graph that inference saw."""
-        sizes, moments = self.sizes, solution.view("moments")
-        if not isinstance(solution.q, TreeDistribution) and len(moments) > 1:
-            rows, moments = stored_by_cardinality(self.graph.cardinalities), [np.asarray(own) for own in moments]
-            places = zip(rows.family, rows.row, sizes, strict=True)
-            return [moments[family][row, :k] for family, row, k in places]
-        nodes = np.asarray(moments if isinstance(solution.q, TreeDistribution) else moments[0])
-        return nodes if (sizes == nodes.shape[1]).all() else [row[:k] for row, k in zip(nodes, sizes, strict=True)]
+        for number, axis in zip(own.cluster, own.axis, strict=True):
+            joint = self._joint(held, number)
+            members = len(own.members[number])
+            found.append(joint.sum(tuple(k - members for k in range(members) if k != axis)))
+        return stack_equal(found)
 
     @float64
-    def pair(self, solution: Solution, i: Any, j: Any) -> np.ndarray:
-        """P(x_i, x_j) where the approximation holds it: on a tree always, else in a cluster or in a factor."""
+    def pair(self, i: Any, j: Any) -> np.ndarray:
+        """P(x_i, x_j) where the approximation holds it: on a tree always, else in a cluster or in a factor.
+
+        Args:
+            i, j: two variables, by number or name.
+
+        Raises:
+            ValueError: no factor or cluster has both, or the solution is a stack.
+        """
+        if np.ndim(self.code):
+            raise ValueError(f"pair takes one solution at a time; found a stack of shape {np.shape(self.code)}.")
         i, j = self.variables.number(i), self.variables.number(j)
         if i == j:
             raise ValueError(f"a pair needs two variables; found {i} twice.")
-        if isinstance(solution.q, TreeDistribution):
-            return self.pair_on_tree(solution, i, j)
-        if self.clustering is None:
-            return self.pair_in_factor(solution, i, j, None)
+        if isinstance(self.q, TreeDistribution):
+            return self._pair_on_tree(i, j)
         own = self.clustering
-        if own.cluster[i] == own.cluster[j]:
-            joint = self.joint(self.held(solution), int(own.cluster[i]))
-            kept = (own.axis[i], own.axis[j])
-            summed = joint.sum(tuple(k for k in range(joint.ndim) if k not in kept))
-            return summed if kept[0] < kept[1] else summed.T
-        return self.pair_in_factor(solution, i, j, own)
+        if own is not None and own.cluster[i] == own.cluster[j]:
+            return summed_to(self._joint(self._held(), int(own.cluster[i])), list(own.members[own.cluster[i]]), i, j)
+        return self._pair_in_factor(i, j)
 
-    def pair_on_tree(self, solution: Solution, i: int, j: int) -> np.ndarray:
+    def _held(self) -> Any:
+        """Marginals of the nodes: an array (nodes, K) where all have K states, else a list of arrays."""
+        moments = self.view("moments")
+        moments = [np.asarray(own) for own in ((moments,) if isinstance(self.q, TreeDistribution) else moments)]
+        if len(moments) == 1:
+            (nodes,) = moments
+            alike = (self.sizes == nodes.shape[-1]).all()
+            return nodes if alike else [nodes[..., node, :k] for node, k in enumerate(self.sizes)]
+        rows = self._rows()
+        return [moments[family][..., row, :k] for family, row, k in zip(rows.family, rows.row, self.sizes, strict=True)]
+
+    def _rows(self) -> Rows:
+        """Where every node is stored: with the fewest states that are enough for it."""
+        stored = np.array([family.states for family in self.problem.posterior.families])  # type: ignore[attr-defined]
+        return stored_by_cardinality(stored[np.searchsorted(stored, self.sizes)])
+
+    def _joint(self, held: Any, cluster: int) -> np.ndarray:
+        """The distribution of a cluster, one axis per member after those of a stack."""
+        own = self.clustering
+        assert own is not None
+        return held[cluster].reshape(
+            *held[cluster].shape[:-1], *(int(own.cardinalities[v]) for v in own.members[cluster])
+        )
+
+    def _pair_on_tree(self, i: int, j: int) -> np.ndarray:
         """Along the path: P(x_i, x_j) = Σ P(x_top) P(x_i | x_top) P(x_j | x_top)."""
-        given, nodes = np.exp(np.asarray(solution.q.given)), np.exp(np.asarray(solution.q.nodes))
-        parent = np.asarray(solution.problem.prior.parent)
+        given, nodes = np.exp(np.asarray(self.q.given)), np.exp(np.asarray(self.q.nodes))
+        parent = np.asarray(self.problem.prior.parent)
 
         def chain(node: int) -> list[int]:
             found = [node]
@@ -137,47 +156,47 @@ class Reader:
             return reduce(lambda total, node: total @ np.nan_to_num(given[node]), steps, np.eye(states))
 
         joint = np.einsum("t,ti,tj->ij", nodes[top], down(up_i), down(up_j))
-        cards = self.graph.cardinalities
-        return joint[: cards[i], : cards[j]] / joint.sum()
+        return joint[: self.sizes[i], : self.sizes[j]] / joint.sum()
 
-    def pair_in_factor(self, solution: Solution, i: int, j: int, own: Clustering | None) -> np.ndarray:
+    def _pair_in_factor(self, i: int, j: int) -> np.ndarray:
         """From factor × cavity of a factor that sees both; EP matches its single marginals, not the pair."""
+        own, rows = self.clustering, self._rows()
         a, b = (i, j) if own is None else (int(own.cluster[i]), int(own.cluster[j]))
-        rows, groups = stored_by_cardinality(self.graph.cardinalities), iter(range(len(solution.problem.groups)))
-        for tables in self.graph.tables():
-            if len(tables.shape) < 2:
-                continue
-            group = next(groups)
-            sees = np.flatnonzero((tables.scopes == a).any(axis=1) & (tables.scopes == b).any(axis=1))
-            if len(sees):
-                scope = tables.scopes[sees[0]].tolist()
-                log_joint = tables.log_values[sees[0]] + self.cavities(solution, rows, group, sees[0], scope)
+        for number, (group, wires) in enumerate(zip(self.problem.groups, self.problem.prior.wires, strict=True)):
+            slots, wires = np.array(group.scope.slots), np.asarray(wires)
+            seen = [((slots == rows.family[node]) & (wires == rows.row[node])).any(axis=1) for node in (a, b)]
+            sites = np.flatnonzero(seen[0] & seen[1])
+            if len(sites):
+                places = zip(slots, wires[sites[0]], strict=True)
+                scope = [int(np.flatnonzero(rows.family == slot)[row]) for slot, row in places]
+                log_joint = np.asarray(group.data)[sites[0]] + log_cavities(self, rows, number, sites[0], scope)
                 p = np.exp(log_joint - logsumexp(log_joint))
-                return self.kept(p, scope, i, j, own)
+                p = p[tuple(slice(int(self.sizes[node])) for node in scope)]
+                if own is not None:
+                    p = p.reshape([int(own.cardinalities[v]) for node in scope for v in own.members[node]])
+                    scope = [v for node in scope for v in own.members[node]]
+                return summed_to(p, scope, i, j)
         raise ValueError(f"this approximation does not hold the pair ({i}, {j}): no factor or cluster has both.")
 
-    def cavities(self, solution: Solution, rows: Any, group: int, site: int, scope: list[int]) -> np.ndarray:
-        """Σ of the log cavities of a site's variables, one axis each."""
-        total, start, message = np.zeros(()), 0, np.asarray(solution.groups[group][site])
-        for axis, variable in enumerate(scope):
-            family = Categorical(int(self.graph.cardinalities[variable]))
-            eta = solution.q.etas[rows.family[variable]][rows.row[variable]]
-            left = np.asarray(family.log_probabilities(jnp.asarray(eta - message[start : start + family.size])))
-            start += family.size
-            total = total + left.reshape([-1 if k == axis else 1 for k in range(len(scope))])
-        return total
 
-    def kept(self, p: np.ndarray, scope: list[int], i: int, j: int, own: Clustering | None) -> np.ndarray:
-        """A joint table over a scope summed down to two variables."""
-        sizes = self.sizes
-        p = p[tuple(slice(int(sizes[variable])) for variable in scope)]
-        if own is not None:
-            p = p.reshape([int(own.cardinalities[v]) for cluster in scope for v in own.members[cluster]])
-            scope = [v for cluster in scope for v in own.members[cluster]]
-        summed = p.sum(tuple(k for k, v in enumerate(scope) if v not in (i, j)))
-        return summed if scope.index(i) < scope.index(j) else summed.T
+def log_cavities(solution: Solution, rows: Rows, group: int, site: int, scope: list[int]) -> np.ndarray:
+    """Σ of the log cavities of the nodes that a site sees, one axis each. rows: where the nodes are stored."""
+    total, start, message = np.zeros(()), 0, np.asarray(solution.sites[group][site])
+    for axis, node in enumerate(scope):
+        family = Categorical(int(rows.cardinalities[rows.family[node]]))
+        eta = solution.q.etas[rows.family[node]][rows.row[node]]
+        left = np.asarray(family.log_probabilities(jnp.asarray(eta - message[start : start + family.size])))
+        start += family.size
+        total = total + left.reshape([-1 if k == axis else 1 for k in range(len(scope))])
+    return total
 
 
-def stacked(rows: list[np.ndarray]) -> Any:
+def summed_to(p: np.ndarray, scope: list[int], i: int, j: int) -> np.ndarray:
+    """A joint table over a scope summed down to two variables."""
+    summed = p.sum(tuple(k for k, v in enumerate(scope) if v not in (i, j)))
+    return summed if scope.index(i) < scope.index(j) else summed.T
+
+
+def stack_equal(rows: list[np.ndarray]) -> Any:
     """One array where all rows have one length."""
-    return np.stack(rows) if len({len(row) for row in rows}) == 1 else rows
+    return np.stack(rows, axis=-2) if len({row.shape[-1] for row in rows}) == 1 else rows

@@ -130,7 +130,7 @@ def tilts(structure: Any, shapes: tuple[tuple[tuple[int, ...], Any], ...], famil
 
 
 @float64
-def assembled(priors: dict[Family, np.ndarray], statements: list[Statement], reader: Any) -> Problem:
+def assembled(priors: dict[Family, np.ndarray], statements: list[Statement]) -> Problem:
     """The problem: statements of one kind together, in the order of the first of them."""
     if not statements:
         raise ValueError("the graph has no factors.")
@@ -151,7 +151,7 @@ def assembled(priors: dict[Family, np.ndarray], statements: list[Statement], rea
     prior = GraphPrior(tuple(jnp.asarray(eta) for eta in priors.values()), tuple(wires), jnp.asarray(constant))
     sites = sum(group.size for group in groups)
     schedule = Parallel() if sites > ONE_BY_ONE else ThereAndBack()
-    return Problem(prior, tuple(groups), Factorised(families), predictor=reader, schedule=schedule)
+    return Problem(prior, tuple(groups), Factorised(families), schedule=schedule)
 
 
 def log_mass(family: Family, priors: jax.Array) -> jax.Array:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.factor_graph.compile import Statement, assembled
 from cavity.factor_graph.distributions import Distributions, common_shape, widened
-from cavity.factor_graph.variables import Marginals, Variable
+from cavity.factor_graph.queries import GraphSolution
+from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
 from cavity.factors.conditioned import ObservedArguments, condition_on
 from cavity.families.base import Family
@@ -179,31 +179,21 @@ class FactorGraph(Distributions):
         if not self.named:
             raise ValueError("the graph has no variables.")
         priors = {family: np.concatenate(own) for family, own in self.priors.items()}
-        return assembled(priors, self.statements, GraphReader(self.named))
+        return assembled(priors, self.statements)
+
+    def interpret(self, solution: Solution) -> GraphSolution:
+        """The solution of this graph's problem, with marginals by variable or name; `infer(graph)` returns it."""
+        families = getattr(solution.problem.posterior, "families", None)
+        if families != tuple(self.priors) or any(
+            np.shape(eta)[-2] != sum(map(len, own))
+            for eta, own in zip(solution.q.etas, self.priors.values(), strict=True)
+        ):
+            raise ValueError("this solution is of another graph, or of this one before variables were added.")
+        return GraphSolution.of(solution, named=dict(self.named))
 
     def __repr__(self) -> str:
         count = sum(own.rows.size for own in self.named.values())
         return f"FactorGraph({count} variables, {sum(own.size for own in self.statements)} factors)"
-
-
-@jax.tree_util.register_static
-class GraphReader:
-    """Reads a graph's variables from q. Luggage, like `Reader`: two of them count as equal."""
-
-    def __init__(self, named: dict[str, Variable]) -> None:
-        self.named = dict(named)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GraphReader)
-
-    def __hash__(self) -> int:
-        return hash(GraphReader)
-
-    def marginals(self, solution: Solution) -> Marginals:
-        """By handle or name."""
-        families = solution.problem.posterior.families  # type: ignore[attr-defined]
-        etas = {family: np.asarray(eta) for family, eta in zip(families, solution.q.etas, strict=True)}
-        return Marginals(self.named, etas)
 
 
 def finite(name: str, value: Any) -> np.ndarray:

@@ -76,7 +76,7 @@ class Marginal:
 class Marginals(Mapping[Any, Marginal]):
     """Marginals of a graph's variables, by handle or by name."""
 
-    def __init__(self, named: dict[str, Variable], etas: dict[Family, np.ndarray]) -> None:
+    def __init__(self, named: dict[str, Variable], etas: dict[Family, Any]) -> None:
         self._named, self._etas = named, etas
 
     def __getitem__(self, variable: Any) -> Marginal:
@@ -84,7 +84,7 @@ class Marginals(Mapping[Any, Marginal]):
         if not isinstance(own, Variable):
             known = ", ".join(self._named)
             raise KeyError(f"marginals are asked for by a variable of the graph or its name, of {known}; {variable!r}.")
-        return Marginal(own.family, self._etas[own.family][own.rows])
+        return Marginal(own.family, self._etas[own.family][..., own.rows, :])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._named)

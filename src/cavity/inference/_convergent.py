@@ -108,5 +108,5 @@ def converge(problem: Problem, method: DoubleLoop, init: Start | None, key: jax.
 def flat_sites(problem: Problem, key: jax.Array) -> tuple[jax.Array, ...]:
     """Flat sites, or those of one pass where a pass marks what is impossible: no finite step of log weights can."""
     if any(group.family.local_size != group.family.size for group in problem.groups):
-        return tuple(jnp.asarray(own) for own in drive(problem, ADF(), None, key, Limits()).groups)
+        return tuple(jnp.asarray(own) for own in drive(problem, ADF(), None, key, Limits()).sites)
     return tuple(jnp.zeros((group.size, group.family.size)) for group in problem.groups)

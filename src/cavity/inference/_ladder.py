@@ -77,7 +77,7 @@ class Way:
 
         Sites of many copies take short steps and creep: there nobody loses patience.
         """
-        creeping = any(group.multiplicity is not None and not group.at_most_one for group in self.problem.groups)
+        creeping = not all(group.at_most_one for group in self.problem.groups)
         done, callback = self.sweeps, self.limits.callback
 
         def counted_on(solution: Solution) -> None:
@@ -133,7 +133,7 @@ class Way:
 
 def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
     """The sites as arrays a run may take over."""
-    return tuple(jnp.array(own, float, copy=True) for own in solution.groups)
+    return tuple(jnp.array(own, float, copy=True) for own in solution.sites)
 
 
 def same_fixed_points(way: Way, init: Start | None) -> Iterator[Solution | None]:

@@ -129,7 +129,7 @@ def close(
     return Solution(
         problem=problem,
         q=state.q,
-        groups=state.sites,
+        sites=state.sites,
         memory=state.memory,
         log_scales=state.log_scales,
         log_evidence=evidence,

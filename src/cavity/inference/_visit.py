@@ -111,7 +111,7 @@ def step_of(method: Method, group: SiteGroup, rows: SiteBatch, trial: ProposedUp
     usable = (trial.usable & (rows.which < group.size))[..., None]
     usable = usable if rows.free is None else usable & rows.free
     step = method.damping
-    if group.multiplicity is not None and not group.at_most_one and not method.single_pass:
+    if not group.at_most_one and not method.single_pass:
         step = step * jnp.maximum(1.0 / jnp.maximum(rows.copies, 1.0), SHORTEST_SHARE)[..., None]
     return jnp.where(usable, step * (trial.message / method.power - rows.site), 0.0)
 
@@ -137,8 +137,7 @@ def visit(
         return problem.posterior.absorb(window, group.scope, places, scale * rows.copies[:, None] * step)
 
     # A single site of one copy moves q between two proper distributions: itself and the projected one.
-    single = group.multiplicity is None or group.at_most_one
-    if rows.which.shape[0] == 1 and single and method.power == 1.0:
+    if rows.which.shape[0] == 1 and group.at_most_one and method.power == 1.0:
         return absorbed(1.0), (trial, jnp.zeros((), int))
     halvings, changed = backtrack(problem, absorbed)
     return changed, (trial, halvings)

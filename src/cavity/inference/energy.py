@@ -26,7 +26,7 @@ from cavity.inference.problem import Problem, SiteGroup
 
 
 class Energy(NamedTuple):
-    """The energy of a state and its slopes; arrays of one row a site for one group, tuples of them for more.
+    """The energy of a state and its slopes, by group: tuples of arrays with one row per site.
 
     value: E, −log evidence where the marginals are q's own. nan where a cavity is improper.
     gradient_sites, gradient_marginals: ∂E/∂etaᵢ and ∂E/∂gammaᵢ; of a categorical family in its log weights. nan where
@@ -70,8 +70,6 @@ def energy(
     value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
     value = value + sum(jnp.sum(part.value) for part in found)
     norm = jnp.max(jnp.concatenate([part.norm for part in found]))
-    if len(found) == 1:
-        return Energy(value, found[0].sites, found[0].marginals, norm)
     return Energy(value, tuple(part.sites for part in found), tuple(part.marginals for part in found), norm)
 
 

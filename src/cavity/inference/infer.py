@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,8 @@ from cavity.inference.problem import Problem
 from cavity.inference.projection import check_groups
 from cavity.inference.solution import Solution
 
+S = TypeVar("S", bound=Solution, covariant=True)
+
 
 class HasProblem(Protocol):
     """Anything that can be turned into a problem."""
@@ -26,27 +28,70 @@ class HasProblem(Protocol):
     def problem(self) -> Problem: ...
 
 
+class Model(HasProblem, Protocol[S]):
+    """What can also say what a solution means to it."""
+
+    def interpret(self, solution: Solution) -> S: ...
+
+
+@overload
+def infer(
+    problem: Model[S],
+    method: Rule | None = None,
+    *,
+    init: Solution | tuple[Any, ...] | None = None,
+    key: jax.Array | None = None,
+    max_seconds: float | None = None,
+    callback: Callable[[S], Any] | None = None,
+) -> S: ...
+
+
+@overload
 def infer(
     problem: HasProblem,
     method: Rule | None = None,
     *,
-    init: Any = None,
+    init: Solution | tuple[Any, ...] | None = None,
     key: jax.Array | None = None,
     max_seconds: float | None = None,
     callback: Callable[[Solution], Any] | None = None,
+) -> Solution: ...
+
+
+def infer(
+    problem: HasProblem,
+    method: Rule | None = None,
+    *,
+    init: Solution | tuple[Any, ...] | None = None,
+    key: jax.Array | None = None,
+    max_seconds: float | None = None,
+    callback: Callable[[Any], Any] | None = None,
 ) -> Solution:
     """Approximate the posterior of `problem` by `method`, `Auto()` if none is named: EP, and what helps where it fails.
 
-    May be called inside `jax.vmap` and `jax.jit`; then nothing is timed, no callback is made, and `Auto` is its first
-    rung alone, plain EP. A keyboard interruption hands back the last complete sweep, with status `interrupted`.
+    May be called inside `jax.vmap` and `jax.jit`; then nothing is timed, no callback is made, `Auto` is its first rung
+    alone, plain EP, and the result is a bare `Solution`. A keyboard interruption hands back the last complete sweep,
+    with status `interrupted`.
 
     Args:
-        problem: a `Problem`, or anything with a `problem()` method.
+        problem: a `Problem`, or anything with a `problem()` method: a graph, a model.
         method: made by `Auto`, `EP`, `ADF`, `PowerEP`, `RelaxedEP`, `RestrictedEP` or `ConvergentEP`.
         init: sites to start from: a `Solution` of the same problem shape, or its `sites`.
         key: random key for shuffled orders and sampled moments; a fixed one is used when None.
         max_seconds: stop after the sweep that passes this time.
-        callback: called after every sweep with the `Solution` so far (status `running`), and with the last one.
+        callback: called after every sweep with the solution so far (status `running`), and with the last one.
+
+    Returns:
+        The solution; what `problem.interpret(solution)` makes of it where the problem has that method.
+
+    Raises:
+        TypeError, ValueError: what was given cannot be run; nothing has been computed then.
+
+    Example:
+        >>> import cavity
+        >>> above = cavity.models.truncation(0.0, 1.0, lower=0.0)
+        >>> print(round(cavity.infer(above).mean, 4))
+        0.7979
     """
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
@@ -68,18 +113,25 @@ def infer(
         key = jax.random.key(0) if key is None else key
         if is_traced((assembled, first, key)):
             return traced(assembled, method, first, key)
-        limits = Limits(deadline, callback)
+        interpret = getattr(problem, "interpret", as_it_is)
+        limits = Limits(deadline, None if callback is None else lambda solution: callback(interpret(solution)))
         if isinstance(method, Ladder):
             solution = climb(assembled, method, first, key, limits)
         elif isinstance(method, DoubleLoop):
             solution = converge(assembled, method, first, key, limits)
         else:
             solution = drive(assembled, method, first, key, limits)
+    solution = interpret(solution)
     try:
         if callback is not None:
             callback(solution)
     except KeyboardInterrupt:
         return solution.interrupted()
+    return solution
+
+
+def as_it_is(solution: Solution) -> Solution:
+    """The reading of a problem that knows no more than its numbers."""
     return solution
 
 
@@ -104,10 +156,12 @@ def in_double(problem: Problem) -> Problem:
 
 
 def initial(problem: Problem, method: Rule, init: Any) -> Start | None:
-    """`init` as one array a group, checked against the problem; what its sites remember where the method does too."""
+    """`init` as one array per group, checked against the problem; what its sites remember where the method does too."""
     if init is None:
         return None
-    given = init.groups if isinstance(init, Solution) else init if isinstance(init, tuple) else (init,)
+    given = init.sites if isinstance(init, Solution) else init
+    if not isinstance(given, tuple | list):
+        raise TypeError(f"init must be a Solution or its sites, one array per group; found {type(init).__name__}.")
     shapes = [(group.size, group.family.size) for group in problem.groups]
     if [np.shape(own) for own in given] != shapes:
         raise ValueError(f"init must hold sites of shape {shapes}; found {[np.shape(own) for own in given]}.")

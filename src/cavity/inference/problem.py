@@ -30,9 +30,7 @@ class SiteGroup:
     data: a pytree whose leaves have the site as leading axis.
     family: what a site's message is. scope: the part of q the group acts on, in the posterior's own terms.
     multiplicity: site i stands for that many equal factors: q holds so many copies of it, the cavity removes one and
-        the evidence counts all. None means one each.
-    at_most_one: whether no site stands for more than one factor, where `multiplicity` only removes some of them: a
-        single visit can then never make q improper, and is not checked for it.
+        the evidence counts all. None means one each; booleans say which factors are there, see `as_mask`.
     """
 
     factor: Factor
@@ -41,7 +39,6 @@ class SiteGroup:
     moments: Moments
     multiplicity: Any = None
     scope: Any = None
-    at_most_one: bool = False
 
     @property
     def size(self) -> int:
@@ -53,12 +50,22 @@ class SiteGroup:
         """Multiplicity as an array of length `size`."""
         return jnp.ones(self.size) if self.multiplicity is None else jnp.asarray(self.multiplicity, float)
 
+    @property
+    def at_most_one(self) -> bool:
+        """Whether every site stands for one factor or none, which the type of `multiplicity` tells under `jit` too.
+
+        Then a single visit moves q between two proper distributions and needs no check.
+        """
+        return self.multiplicity is None or getattr(self.multiplicity, "dtype", None) == np.bool_
+
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """prior(x) ∏ tᵢ(x), with the posterior strategy that stores q.
 
-    predictor: how a solution predicts new observations, where the model says how; a pytree with a `predict` method.
+    Data and nothing else: what a model knows of names or of new observations stays with the model, whose `interpret`
+    reads a solution.
+
     schedule: the order in which a method that names none visits the sites.
     shortcut: a faster way to make sweeps, where there is one.
     """
@@ -66,7 +73,6 @@ class Problem:
     prior: Any
     groups: tuple[SiteGroup, ...]
     posterior: Posterior
-    predictor: Any = None
     schedule: Schedule = IN_ORDER
     shortcut: SweepKernel | None = None
 
@@ -102,10 +108,15 @@ class Problem:
             raise ValueError("prior is improper: its natural parameters cannot be normalised.")
 
 
+def as_mask(multiplicity: np.ndarray) -> np.ndarray:
+    """Multiplicities of 0 and 1 as booleans, by which the compiled loop knows that there are no others."""
+    return multiplicity == 1 if np.isin(multiplicity, (0, 1)).all() else multiplicity
+
+
 def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
     """Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction."""
     if multiplicity.shape != (size,):
-        raise ValueError(f"multiplicity must have one number a site, shape ({size},); found {multiplicity.shape}.")
+        raise ValueError(f"multiplicity must have one number per site, shape ({size},); found {multiplicity.shape}.")
     wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
     if wrong.any():
         raise ValueError(f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}.")
@@ -114,6 +125,6 @@ def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
 register(
     SiteGroup,
     data_fields=["factor", "data", "multiplicity"],
-    meta_fields=["family", "moments", "scope", "at_most_one"],
+    meta_fields=["family", "moments", "scope"],
 )
-register(Problem, data_fields=["prior", "groups", "predictor"], meta_fields=["posterior", "schedule", "shortcut"])
+register(Problem, data_fields=["prior", "groups"], meta_fields=["posterior", "schedule", "shortcut"])

@@ -1,7 +1,7 @@
 """What a run hands back: q, sites, evidence, and a truthful account of how it ended."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,18 @@ from cavity.inference.status import CODES, FIXED_POINTS, Rung, Status
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """The result of `infer`.
+    """The result of `infer`. What comes by group is a tuple with one entry per group, one row per site.
+
+    A pytree, which `jit` and `vmap` hand on. What only one model can be asked (the marginals of a graph, predictions)
+    is asked of `model.interpret(solution)`, which `infer(model)` hands back itself outside of them.
 
     Attributes:
-        q: the posterior as its strategy stores it; `mean`, `covariance` and other views come from it.
-        groups: natural parameters of the sites, one array a group, one row a site; `sites` when there is one group.
+        problem: what was solved.
+        q: the posterior as its strategy stores it; `view` looks at it.
+        sites: natural parameters of the sites, by group.
         log_scales: log sᵢ of every site (thesis 3.39), by group.
         log_evidence: estimate of log p(D) (3.40).
+        code: the number of the `status`.
         sweeps: sweeps made.
         residuals: the largest mismatch met while visiting the sites, sweep by sweep.
         mismatch: the largest moment mismatch over all sites, measured at this very state.
@@ -43,7 +48,7 @@ class Solution:
 
     problem: Problem
     q: Any
-    groups: tuple[Any, ...]
+    sites: tuple[Any, ...]
     log_scales: tuple[Any, ...]
     log_evidence: Any
     code: Any
@@ -78,18 +83,12 @@ class Solution:
         return done if is_traced(code) or np.ndim(code) > 0 else bool(done)
 
     @property
-    def sites(self) -> Any:
-        """Natural parameters of the sites."""
-        return self.groups[0] if len(self.groups) == 1 else self.groups
-
-    @property
-    def strengths(self) -> Any:
-        """Strength b of every site's relaxation; 0 where moments are matched as in EP."""
-        found = tuple(
+    def strengths(self) -> tuple[Any, ...]:
+        """Strength b of every site's relaxation, by group; 0 where moments are matched as in EP."""
+        return tuple(
             own[..., 0] if np.shape(own)[-1:] == (1,) else np.zeros(np.shape(sites)[:-1])
-            for own, sites in zip(self.memory or self.groups, self.groups, strict=True)
+            for own, sites in zip(self.memory or self.sites, self.sites, strict=True)
         )
-        return found[0] if len(found) == 1 else found
 
     @property
     @float64
@@ -97,23 +96,39 @@ class Solution:
         """How many sites have a negative precision or exponent. Allowed, but a sign of a hard posterior."""
         counts = [
             jnp.sum(group.family.is_negative(jnp.asarray(own)), axis=-1)
-            for group, own in zip(self.problem.groups, self.groups, strict=True)
+            for group, own in zip(self.problem.groups, self.sites, strict=True)
         ]
         return sum(counts[1:], counts[0])
 
     @float64
     def view(self, name: str) -> Any:
-        """A named parameter of q: mean, covariance, and what else the model has."""
+        """A named view of q: "mean", "covariance", and what else its posterior has; also asked for as an attribute.
+
+        Raises:
+            AttributeError: the posterior has no view of this name; the sentence lists those it has.
+        """
 
         def look(prior: Any, q: Any) -> jax.Array:
             views = self.problem.posterior.views(prior, q)
             if name not in views:
-                raise AttributeError(f"This solution has no {name}; it has {', '.join(views)}.")
+                raise AttributeError(f"This solution has no {name}; it has {', '.join(views)}.{self._where(name)}")
             return views[name]()
 
         for _ in range(np.ndim(self.code)):
             look = jax.vmap(look)
         return to_numpy(look(self.problem.prior, self.q))
+
+    def _where(self, name: str) -> str:
+        """For a solution that no model has interpreted: the line that does."""
+        if type(self) is not Solution:
+            return ""
+        return f" What only a model knows is asked of its own solution: graph.interpret(solution).{name}"
+
+    def __getattr__(self, name: str) -> Any:
+        """Views of q that only some posteriors have, such as `variance` or `concentration`."""
+        if name.startswith("_") or name in type(self).__dataclass_fields__ or hasattr(type(self), name):
+            return object.__getattribute__(self, name)  # raises what was raised before
+        return self.view(name)
 
     @property
     def mean(self) -> Any:
@@ -126,36 +141,9 @@ class Solution:
         return self.view("covariance")
 
     @property
-    def variance(self) -> Any:
-        """Posterior variances of the latents, of a latent Gaussian model."""
-        return self.view("variance")
-
-    @property
-    def concentration(self) -> Any:
-        """Concentration of a Dirichlet posterior."""
-        return self.view("concentration")
-
-    @property
-    def marginals(self) -> Any:
-        """P(x_i) of every variable of a discrete graph, in the order of the graph."""
-        return self.reader("marginals")(self)
-
-    def pair(self, i: Any, j: Any) -> Any:
-        """P(x_i, x_j) of two variables of a discrete graph, where the approximation holds it."""
-        return self.reader("pair")(self, i, j)
-
-    def reader(self, question: str) -> Any:
-        """What answers this question about the variables of a graph."""
-        found = getattr(self.problem.predictor, question, None)
-        if found is None:
-            raise AttributeError(f"This solution has no {question}: it is not of a discrete graph.")
-        return found
-
-    @property
-    def loo_log_predictive(self) -> Any:
-        """log p(yᵢ | all data but i), every site's own, from the cavities of this state: one factor is left out."""
-        found = to_numpy(leave_one_out(self.problem, self.q, self.groups))
-        return found[0] if len(found) == 1 else found
+    def loo_log_predictive(self) -> tuple[Any, ...]:
+        """log p(yᵢ | all data but i), every site's own, by group, from the cavities of this state."""
+        return to_numpy(leave_one_out(self.problem, self.q, self.sites))
 
     @property
     def power(self) -> float:
@@ -166,19 +154,12 @@ class Solution:
     def energy(self) -> Energy:
         """The EP energy of this state with its gradients, for the power of the run: −log evidence at a fixed point."""
 
-        def look(problem: Problem, groups: tuple[Any, ...]) -> Energy:
-            return energy(problem, groups, power=self.power)
+        def look(problem: Problem, sites: tuple[Any, ...]) -> Energy:
+            return energy(problem, sites, power=self.power)
 
         for _ in range(np.ndim(self.code)):
             look = jax.vmap(look)
-        return to_numpy(look(self.problem, self.groups))
-
-    @float64
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model says of new observations; its own page tells what it takes and gives."""
-        if self.problem.predictor is None:
-            raise TypeError("This model has no predictions of its own; use the posterior's mean, covariance or sample.")
-        return to_numpy(self.problem.predictor.predict(self, *args, **kwargs))
+        return to_numpy(look(self.problem, self.sites))
 
     @float64
     def sample(self, key: jax.Array, draws: int) -> Any:
@@ -238,6 +219,19 @@ class Solution:
             f"{left}{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
             f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
         )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModelSolution(Solution):
+    """A solution as a model interprets it: the same fields, with what the model knows beside them.
+
+    It lives on the host and is no pytree, so that names never travel through a compiled program.
+    """
+
+    @classmethod
+    def of(cls, solution: Solution, **known: Any) -> Self:
+        """The solution with what a model knows."""
+        return cls(**{field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)}, **known)
 
 
 register(

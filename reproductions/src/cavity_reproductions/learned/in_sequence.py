@@ -78,7 +78,7 @@ def doubts_of(factor: JustInTime, solution: Solution) -> np.ndarray:
     """What the operator says of its own error at all sites of a solution."""
     problem, group = solution.problem, solution.problem.groups[0]
     local = problem.posterior.marginals(problem.prior, solution.q, group.scope, jnp.arange(group.size))
-    sites = Sites(group.family, local - solution.groups[0], jax.tree.map(jnp.asarray, group.data), ())
+    sites = Sites(group.family, local - solution.sites[0], jax.tree.map(jnp.asarray, group.data), ())
     return np.asarray(factor.operator.guesses(sites).expected_kl)
 
 

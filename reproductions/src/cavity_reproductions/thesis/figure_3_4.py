@@ -27,7 +27,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
     grid = np.linspace(mean - WINDOW, mean + WINDOW, 601)
     exact = CLUTTER_SHARE * (normal_density(grid, X, 1.0) + normal_density(0.0 * grid, X, CLUTTER_VARIANCE))
     base = normal_density(grid, mean, variance)
-    nu, tau = np.asarray(found.sites)[0]
+    nu, tau = np.asarray(found.sites[0])[0]
     peak = np.log(normal_density(np.array([mean]), float(found.mean), float(found.covariance)))[0]
     at_mean = float(found.log_evidence) + peak - np.log(normal_density(np.array([mean]), mean, variance))[0]
     log_site = at_mean + nu * (grid - mean) - 0.5 * tau * (grid**2 - mean**2)

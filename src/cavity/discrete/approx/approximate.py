@@ -14,11 +14,12 @@ from cavity.discrete.approx.merging import clustered, grouped
 from cavity.discrete.approx.state_padding import rounded
 from cavity.discrete.approx.tree import on_tree
 from cavity.discrete.arc_consistency import check_possible
-from cavity.discrete.queries import Clustering, Reader
+from cavity.discrete.queries import Clustering, DiscreteSolution
 from cavity.inference.problem import Problem
 
 if TYPE_CHECKING:
     from cavity.discrete.graph import DiscreteGraph
+    from cavity.inference.solution import Solution
 
 #: entries of one joined table beyond which it is refused
 LARGEST_TABLE = 2**24
@@ -50,19 +51,23 @@ class Approximation:
         """The sites and what q is made of; a graph without a possible state is refused."""
         if not len(self.graph.variables):
             raise ValueError("the graph has no variables.")
-        graph = grouped(self.graph, self.groups, LARGEST_TABLE) if self.groups else self.graph
-        check_possible(graph)
+        joined = grouped(self.graph, self.groups, LARGEST_TABLE) if self.groups else self.graph
+        check_possible(joined)
         if isinstance(self.form, Tree):
-            edges = None if self.form.edges is None else tree_edges(graph, self.form.edges)
-            problem = on_tree(graph, edges)
-            return dataclasses.replace(problem, predictor=Reader(graph, None, graph.variables))
-        clustering = None
-        if self.form is not None:
-            clustering = clustering_of(graph, self.form)
-            graph = clustered(graph, clustering, LARGEST_TABLE)
-            check_possible(graph)
-        graph = rounded(graph)
-        return dataclasses.replace(disconnected(graph), predictor=Reader(graph, clustering, self.graph.variables))
+            return on_tree(joined, None if self.form.edges is None else tree_edges(joined, self.form.edges))
+        clustering = self.clustering()
+        if clustering is not None:
+            joined = clustered(joined, clustering, LARGEST_TABLE)
+            check_possible(joined)
+        return disconnected(rounded(joined))
+
+    def clustering(self) -> Clustering | None:
+        """The clusters that q holds, where it holds any."""
+        return clustering_of(self.graph, self.form) if isinstance(self.form, Clusters) else None
+
+    def interpret(self, solution: Solution) -> DiscreteSolution:
+        """The solution of this approximation's problem, with marginals and pairs; `infer` returns it."""
+        return DiscreteSolution.interpreting(solution, self.graph.variables, self.clustering())
 
 
 def approximate(graph: DiscreteGraph, form: Any, groups: Any) -> Approximation:

@@ -12,7 +12,7 @@ import numpy as np
 from cavity.discrete.approx.loopy import stored_by_cardinality
 from cavity.discrete.approx.state_padding import rounded
 from cavity.discrete.exact.answers import log_weight
-from cavity.discrete.queries import Reader
+from cavity.discrete.queries import log_cavities
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method
 from cavity.inference.status import Status
@@ -20,6 +20,7 @@ from cavity.moments.enumeration import Enumeration
 
 if TYPE_CHECKING:
     from cavity.discrete.graph import DiscreteGraph
+    from cavity.discrete.queries import DiscreteSolution
     from cavity.inference.solution import Solution
 
 #: tried one after another, until one settles
@@ -50,22 +51,23 @@ def max_product(
     method: Method | None = None,
     *,
     max_seconds: float | None = None,
-    callback: Callable[[Solution], Any] | None = None,
+    callback: Callable[[DiscreteSolution], Any] | None = None,
 ) -> MostProbable:
     """The most probable states of a graph by max-product; exact on trees.
 
     Args:
         method: `EP` with a schedule and damping of your own; by default plain EP, then damped if that does not settle.
         max_seconds: for each method tried.
-        callback: called with the solution after every sweep. Its evidence has no meaning here.
+        callback: called with the graph's solution after every sweep. Its evidence has no meaning here.
     """
-    problem = graph.approximate("disconnected").problem().with_moments(Enumeration(maximum=True))
+    problem = graph.problem().with_moments(Enumeration(maximum=True))
+    told = None if callback is None else lambda solution: callback(graph.interpret(solution))
     tried = METHODS if method is None else (method,)
-    solution = infer(problem, tried[0], max_seconds=max_seconds, callback=callback)
+    solution = infer(problem, tried[0], max_seconds=max_seconds, callback=told)
     for own in tried[1:]:
         if not solution.converged and solution.status not in (Status.INTERRUPTED, Status.TIME_BUDGET):
-            solution = infer(problem, own, max_seconds=max_seconds, callback=callback)
-    found = solution.marginals
+            solution = infer(problem, own, max_seconds=max_seconds, callback=told)
+    found = graph.interpret(solution).marginals
     best = [row / row.max() for row in found]
     states = decided(graph, solution, best)
     marginals = np.stack(best) if isinstance(found, np.ndarray) else best
@@ -92,7 +94,7 @@ def decided(graph: DiscreteGraph, solution: Solution, best: list[np.ndarray]) ->
             scope = tuple(own.scopes[site].tolist())
             for v in undecided.intersection(scope):
                 at[v].append((number, site, scope))
-    rows, reader = stored_by_cardinality(seen.cardinalities), Reader(seen, None, graph.variables)
+    rows = stored_by_cardinality(seen.cardinalities)
     for first in sorted(undecided):
         waiting = deque([first])
         while waiting:
@@ -103,7 +105,7 @@ def decided(graph: DiscreteGraph, solution: Solution, best: list[np.ndarray]) ->
                 free = [axis for axis, v in enumerate(scope) if v in undecided]
                 if not free:
                     continue
-                weights = groups[number].log_values[site] + reader.cavities(solution, rows, number, site, list(scope))
+                weights = groups[number].log_values[site] + log_cavities(solution, rows, number, site, list(scope))
                 given = weights[tuple(slice(None) if axis in free else states[v] for axis, v in enumerate(scope))]
                 for axis, state in zip(free, np.unravel_index(np.argmax(given), given.shape), strict=True):
                     states[scope[axis]] = state

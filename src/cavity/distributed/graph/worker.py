@@ -118,7 +118,7 @@ def visit_part(part: Part, asked: Asked) -> Heard:
     known = part.sites is not None and part.token == asked.token
     method = EP(damping=asked.damping, max_sweeps=SWEEPS, tol=asked.tol)
     solution = infer(part.with_messages(asked.said), method, init=part.sites if known else None)
-    part.sites, part.token = solution.groups, uuid.uuid4().hex
+    part.sites, part.token = solution.sites, uuid.uuid4().hex
     return Heard(part.messages(), part.token, known or asked.token is None, float(solution.residuals[0]), 0)
 
 

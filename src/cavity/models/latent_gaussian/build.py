@@ -18,10 +18,10 @@ from cavity._core.precision import float64, is_far, is_traced
 from cavity.factors.base import Factor
 from cavity.factors.convolved import GaussianConvolved
 from cavity.families.gaussian import Gaussian
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import SiteGroup
 from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
 from cavity.kernels import Basis, Kernel
-from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights
+from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights, LatentGaussian
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature
@@ -56,7 +56,7 @@ def latent_gaussian(
     prior_variance: Any = None,
     multiplicity: Any = None,
     moments: Moments | None = None,
-) -> Problem:
+) -> LatentGaussian:
     """∏ t(fᵢ; yᵢ) under f ~ N(0, kernel_matrix), f ~ N(0, kernel(X, X)), or f = X w with w ~ N(0, prior_variance).
 
     Args:
@@ -92,7 +92,7 @@ def latent_gaussian(
             raise ValueError("Give kernel_matrix, or X, or X and kernel; found kernel_matrix and another of them.")
         check_kernel_room(n)
         prior = KernelPrior(covariance_matrix(kernel_matrix, n))
-        return Problem(prior, (group,), DenseGaussian(), FromKernelMatrix(), kernel_schedule(n))
+        return LatentGaussian(prior, (group,), DenseGaussian(), kernel_schedule(n), prediction=FromKernelMatrix())
     if X is None:
         raise ValueError("The prior of the latents is missing: give kernel_matrix, or X, or X and kernel.")
     rows = checks.array("X", X, (2,))
@@ -108,7 +108,7 @@ def latent_gaussian(
             return spanned_problem(group, rows, kernel, basis)
         check_kernel_room(n)
         prior = KernelPrior(covariance_matrix(kernel(rows), n, name="kernel(X)"))
-        return Problem(prior, (group,), DenseGaussian(), FromKernel(kernel, rows), kernel_schedule(n))
+        return LatentGaussian(prior, (group,), DenseGaussian(), kernel_schedule(n), prediction=FromKernel(kernel, rows))
     if basis is not None:
         raise ValueError("basis carries a process with a kernel: give X, kernel and basis.")
     if not is_traced(rows) and (empty := ~np.asarray(rows).any(axis=1)).any():
@@ -117,7 +117,7 @@ def latent_gaussian(
         )
     precision = weight_precision(1.0 if prior_variance is None else prior_variance, rows.shape[1])
     prior = WeightPrior(jnp.asarray(rows), jnp.zeros(rows.shape[1]), precision)
-    return Problem(prior, (group,), WeightGaussian(), FromWeights(), weight_schedule(*rows.shape))
+    return LatentGaussian(prior, (group,), WeightGaussian(), weight_schedule(*rows.shape), prediction=FromWeights())
 
 
 def kernel_schedule(n: int) -> Schedule:
@@ -134,7 +134,7 @@ def check_kernel_room(n: int) -> None:
     check_room("The kernel form", n, lambda n: 8.0 * SQUARES * n**2, "Beyond, take inducing points or random features.")
 
 
-def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> Problem:
+def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> LatentGaussian:
     """The group on latents that a basis carries."""
     if not isinstance(basis, Basis):
         raise TypeError(
@@ -155,7 +155,7 @@ def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -
             )
     group = dataclasses.replace(group, factor=GaussianConvolved(group.factor), data=(group.data, spanned.residual))
     prior, schedule = standard_prior(spanned.rows), weight_schedule(*spanned.rows.shape)
-    return Problem(prior, (group,), WeightGaussian(), FromBasis(kernel, basis), schedule)
+    return LatentGaussian(prior, (group,), WeightGaussian(), schedule, prediction=FromBasis(kernel, basis))
 
 
 def check_finite_rows(name: str, rows: jax.Array) -> None:

@@ -15,7 +15,7 @@ from cavity.factors.base import Factor
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Rule
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.build import check_covariance, check_kernel_room, kernel_schedule
 from cavity.models.latent_gaussian.evidence_search import Mapped, Search, Watch, final_fit
@@ -153,8 +153,7 @@ def fit_exact_gp(
             data,
             Gaussian(),
             ClosedForm(),
-            multiplicity=held,
-            at_most_one=bool((held <= 1).all()),
+            multiplicity=as_mask(held),
         )
         return Problem(prior, (group,), DenseGaussian(), schedule=kernel_schedule(size))
 
@@ -163,12 +162,12 @@ def fit_exact_gp(
         parts = [np.zeros(0)]
         if own.size:
             # What does not take part has no weight here: padding adds nothing.
-            pull = covariance_gradient(solution.problem, solution.q, solution.sites)
+            pull = covariance_gradient(solution.problem, solution.q, solution.sites[0])
             parts.append(np.asarray(kernel.with_theta(own).pullback(rows, pull)))
         if free:
             power = solution.method.power
             found = likelihood_gradient(
-                solution.problem, solution.q, solution.sites, free, jnp.asarray(likelihood), power
+                solution.problem, solution.q, solution.sites[0], free, jnp.asarray(likelihood), power
             )
             parts.append(np.asarray(found))
         return np.concatenate(parts)

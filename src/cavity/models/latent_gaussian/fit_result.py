@@ -77,7 +77,7 @@ def account(
     with the likelihood there.
     """
     (group,) = solution.problem.groups
-    loo, mean, variance = (np.array(values[:rows]) for values in (solution.loo_log_predictive, *latent))
+    loo, mean, variance = (np.array(values[:rows]) for values in (solution.loo_log_predictive[0], *latent))
     constant = 0.0
     if (fixed := left_out > 0).any():
         known = at_zero(group.factor, group.data)[:rows]
@@ -90,7 +90,7 @@ def account(
         mismatch=float(solution.mismatch),
         sweeps=int(solution.sweeps),
         residuals=np.asarray(solution.residuals),
-        sites=np.array(solution.sites[:rows]),
+        sites=np.array(solution.sites[0][:rows]),
         loo_log_predictive=loo,
         mean=mean,
         variance=variance,

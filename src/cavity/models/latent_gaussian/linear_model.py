@@ -15,7 +15,7 @@ from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, Rule
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.build import weight_precision, weight_schedule
 from cavity.models.latent_gaussian.evidence_search import Search, Watch, final_fit, rule_of, solve
@@ -124,7 +124,7 @@ def fit_linear_model(
             found = likelihood_gradient(
                 solution.problem,
                 solution.q,
-                solution.sites,
+                solution.sites[0],
                 likelihood_free,
                 jnp.asarray(likelihood),
                 solution.method.power,
@@ -182,8 +182,7 @@ class Rows:
             self.data,
             Gaussian(),
             ClosedForm(),
-            multiplicity=padded_with_zeros(self.held, len(self.X)),
-            at_most_one=bool((self.held <= 1).all()),
+            multiplicity=as_mask(padded_with_zeros(self.held, len(self.X))),
         )
 
     def problem(self, term: Factor, shift: np.ndarray, precision: np.ndarray) -> Problem:
@@ -199,7 +198,7 @@ class Rows:
         n, d = len(self.held), self.d
         (group,) = solution.problem.groups
         rows, shift, precision = (np.asarray(part)[..., :d] for part in solution.problem.prior)
-        sites = np.asarray(group.copies)[:, None] * solution.sites
+        sites = np.asarray(group.copies)[:, None] * solution.sites[0]
         latent = solution.view("latent_mean"), solution.view("latent_variance")
         return LinearModel(
             mean=np.array(solution.q.mean[:d]),

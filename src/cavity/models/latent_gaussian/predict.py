@@ -1,12 +1,16 @@
 """Predictions of latent Gaussian models: the latent at new inputs, and what the likelihood makes of it (5.7)."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cavity._core import checks
-from cavity.inference.solution import Solution
+from cavity._core.precision import float64, to_numpy
+from cavity._core.pytrees import register
+from cavity.inference.problem import Problem
+from cavity.inference.solution import ModelSolution, Solution
 from cavity.posteriors.dense_algebra import response
 
 
@@ -15,6 +19,56 @@ class Latent(NamedTuple):
 
     mean: Any
     variance: Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class LatentGaussianSolution(ModelSolution):
+    """The solution of a latent Gaussian model, which predicts.
+
+    Attributes:
+        prediction: how the model comes from q to the latents of new observations.
+    """
+
+    prediction: Any
+
+    @float64
+    def predict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Mean and variance of the latent for new observations, and what the likelihood predicts from them.
+
+        Args:
+            X: rows of inputs, as in training. A model made from a `kernel_matrix` takes `cross` and `variance` instead:
+                covariances of the new latents with those of training, one row each, and their prior variances.
+
+        Returns:
+            "latent_mean" and "latent_variance", then the likelihood's own, such as "probability".
+        """
+        return to_numpy(self.prediction.predict(self, *args, **kwargs))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LatentGaussian(Problem):
+    """A latent Gaussian model: a problem that knows how to predict. A pytree of arrays, as problems are.
+
+    Attributes:
+        prediction: how the model comes from q to the latents of new observations.
+    """
+
+    prediction: Any
+
+    def problem(self) -> Problem:
+        """The problem alone."""
+        return Problem(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Problem)})
+
+    def interpret(self, solution: Solution) -> LatentGaussianSolution:
+        """The solution of this model's problem, with predictions; `infer(model)` returns it."""
+        return LatentGaussianSolution.of(solution, prediction=self.prediction)
+
+
+register(
+    LatentGaussian,
+    data_fields=["prior", "groups", "prediction"],
+    meta_fields=["posterior", "schedule", "shortcut"],
+)
 
 
 class FromWeights(NamedTuple):
@@ -79,7 +133,7 @@ class FromBasis(NamedTuple):
 
 def conditioned(solution: Solution, cross: jax.Array, variance: jax.Array) -> Latent:
     """Mean c α and variance k − c (K + S⁻¹)⁻¹ cᵀ of latents with prior variances k and covariances c."""
-    (group,), (sites,) = solution.problem.groups, solution.groups
+    (group,), (sites,) = solution.problem.groups, solution.sites
     matrix, signs = response(solution.problem.prior, group.copies[:, None] * jnp.asarray(sites))
     left = variance - jnp.sum(signs * (cross @ matrix) ** 2, axis=1)
     return Latent(cross @ jnp.asarray(solution.q.weights), jnp.maximum(left, 0.0))

@@ -15,7 +15,7 @@ from cavity.factors.convolved import GaussianConvolved, widened
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Rule
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
 from cavity.models.latent_gaussian.build import check_finite_rows, standard_prior, weight_schedule
@@ -154,7 +154,7 @@ def fit_sparse_gp(
 
     def slope(vector: np.ndarray, solution: Solution) -> np.ndarray:
         own, likelihood, moved = split(vector)
-        found, power = (solution.problem, solution.q, solution.sites), solution.method.power
+        found, power = (solution.problem, solution.q, solution.sites[0]), solution.method.power
         theta, inputs = np.zeros(0), np.zeros(0)
         if kernel.theta.size or learn_inputs:
             theta, pull = moved.pullback(own, rows.X, spanned_gradient(*found, power=power))
@@ -204,8 +204,7 @@ class LowRankRows:
             (self.data, spanned.residual),
             Gaussian(),
             ClosedForm(),
-            multiplicity=held,
-            at_most_one=bool((held <= 1).all()),
+            multiplicity=as_mask(held),
         )
         rows = jnp.where(some[:, None], spanned.rows, 1.0)
         return Problem(standard_prior(rows), (group,), WeightGaussian(), schedule=weight_schedule(*rows.shape))
