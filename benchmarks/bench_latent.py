@@ -72,7 +72,7 @@ def sweeps(n=2000):
         problem = cv.models.latent_gaussian(y=y, likelihood=cv.factors.Probit(), kernel_matrix=kernel_matrix(X))
         K, key, method = problem.prior.covariance, jax.random.key(0), cv.EP(tol=1e-30, max_sweeps=50)
         product = jax.jit(lambda a: a @ a)
-        state = _loop.begin(problem, method, None, key)
+        state = _loop.initial_state(problem, method, None, key)
         state = _loop.advance_anew(problem, method, state, jnp.asarray(2), key)[0]
         product(K).block_until_ready()
         matmul = best(lambda: product(K), 7)

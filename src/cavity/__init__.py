@@ -10,6 +10,7 @@ from cavity import factors, families, kernels, models
 from cavity._version import __version__
 from cavity.discrete import Clusters, DiscreteGraph, Tree, max_product
 from cavity.factor_graph import FactorGraph
+from cavity.inference import stepping
 from cavity.inference.check import Check
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
@@ -117,4 +118,5 @@ __all__ = [
     "max_product",
     "models",
     "select_features",
+    "stepping",
 ]

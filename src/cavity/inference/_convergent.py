@@ -11,15 +11,16 @@ import numpy as np
 from cavity._core.precision import to_numpy
 from cavity._core.threads import one_blas_thread
 from cavity.inference._double_loop import compiled_step
-from cavity.inference._loop import Start, blank_state, measure
+from cavity.inference._loop import Start, blank_state, measure_sites
 from cavity.inference._newton import marginals_of, polish
-from cavity.inference._run import Limits, close, drive
+from cavity.inference._run import Limits, drive
 from cavity.inference._state import Report, State
 from cavity.inference.evidence import log_evidence
 from cavity.inference.methods import ADF, DoubleLoop, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
+from cavity.inference.stepping import as_solution
 
 #: outer steps after which Newton's method is tried; the distance grows like the steps so far
 ATTEMPTS = (1, 3, 5, 8, 13, 20, 31, 48, 75, 117, 183, 286)
@@ -29,7 +30,7 @@ ATTEMPTS = (1, 3, 5, 8, 13, 20, 31, 48, 75, 117, 183, 286)
 def settle(problem: Problem, method: Method, init: Start, key: jax.Array) -> tuple[State, Report, jax.Array]:
     """The state, report and log evidence of given sites."""
     state = blank_state(problem, method, init)
-    report = measure(problem, method, state, key)
+    report = measure_sites(problem, method, state, key)
     state = state._replace(log_scales=report.log_scales)
     return state, report, log_evidence(problem, state.q, state.log_scales)
 
@@ -37,7 +38,7 @@ def settle(problem: Problem, method: Method, init: Start, key: jax.Array) -> tup
 def judged(problem: Problem, method: Method, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
     """The solution that given sites make, with the status their own measurement supports."""
     state, report, evidence = settle(problem, method.as_compiled(), Start(sites), key)
-    solution = to_numpy(close(problem, method, state, report, evidence, unfinished))
+    solution = to_numpy(as_solution(problem, method, state, report, evidence, unfinished))
     return dataclasses.replace(solution, residuals=solution.residuals[: method.max_sweeps])
 
 

@@ -4,6 +4,7 @@ A sweep visits the blocks of every group; a run is sweeps until the moment misma
 handed back, is within tolerance. The same functions serve the compiled run, the host-driven run and `jax.vmap`.
 """
 
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -111,10 +112,14 @@ def visit_together(
     return q, *one
 
 
-def measure(problem: Problem, method: Method, state: State, key: jax.Array) -> Report:
-    """Mismatch and scale of every site at the given state; changes nothing."""
-    if problem.shortcut is not None and problem.shortcut.measures(problem, method):
-        return problem.shortcut.measured(problem, method, state)
+@partial(jax.jit, inline=True)
+def measure_sites(problem: Problem, method: Method, state: State, key: jax.Array) -> Report:
+    """Mismatch and scale of every site at the given state; changes nothing.
+
+    Inlined into the programs that call it: it is traced once, however often one of them does.
+    """
+    if problem.shortcut is not None and problem.shortcut.can_measure(problem, method):
+        return problem.shortcut.measure(problem, method, state)
     found, q = [], state.q
     for number, (group, own, memory) in enumerate(zip(problem.groups, state.sites, state.memory, strict=True)):
         group_key = site_key(key, group.moments.random, number)
@@ -135,13 +140,8 @@ def measure(problem: Problem, method: Method, state: State, key: jax.Array) -> R
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
         length = -(-size // batches)
         rows = gather(group, own, memory, clipped(np.arange(batches * length), size).reshape(batches, length))
-        measured = jax.lax.map(jax.vmap(one), rows)
-        found.append(jax.tree.map(partial(joined, size), measured))
+        found.append(jax.tree.map(partial(joined, size), jax.lax.map(jax.vmap(one), rows)))
     return Report(*(tuple(column) for column in zip(*found, strict=True)))
-
-
-#: `measure`, followed once by the compiler however often a program has it
-measured = jax.jit(measure, inline=True)
 
 
 def joined(size: int, leaf: jax.Array) -> jax.Array:
@@ -164,14 +164,14 @@ class Start(NamedTuple):
     memory: tuple[jax.Array, ...] | None = None
 
 
-def blank_state(problem: Problem, method: Method, init: Start | None) -> State:
-    """The state of flat or given sites, without the scales that only a measurement tells."""
+def blank_state(problem: Problem, method: Method, start: Start | None) -> State:
+    """The state of flat or given sites before anything is visited or measured: every log sᵢ is 0, every mismatch ∞."""
     zero, groups = jnp.zeros((), int), problem.groups
     blank = tuple(jnp.zeros((group.size, method.projection.memory)) for group in groups)
     return State(
-        q=problem.posterior.flat(problem.prior) if init is None else refresh(problem, init.sites),
-        sites=tuple(jnp.zeros((g.size, g.family.size)) for g in groups) if init is None else init.sites,
-        memory=blank if init is None or init.memory is None else init.memory,
+        q=problem.posterior.flat(problem.prior) if start is None else refresh(problem, start.sites),
+        sites=tuple(jnp.zeros((g.size, g.family.size)) for g in groups) if start is None else start.sites,
+        memory=blank if start is None or start.memory is None else start.memory,
         log_scales=tuple(jnp.zeros(group.size) for group in groups),
         mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in groups),
         counts=Counts(zero, zero, zero, tuple(zero for _ in groups)),
@@ -181,10 +181,11 @@ def blank_state(problem: Problem, method: Method, init: Start | None) -> State:
     )
 
 
-def start(problem: Problem, method: Method, init: Start | None, key: jax.Array) -> State:
+@jax.jit
+def initial_state(problem: Problem, method: Method, start: Start | None, key: jax.Array) -> State:
     """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
-    state = blank_state(problem, method, init)
-    return state if init is None else state._replace(log_scales=measure(problem, method, state, key).log_scales)
+    state = blank_state(problem, method, start)
+    return state if start is None else state._replace(log_scales=measure_sites(problem, method, state, key).log_scales)
 
 
 def pass_over(
@@ -219,7 +220,7 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
-            mismatch = measure(problem, method, state, key).mismatch[number]
+            mismatch = measure_sites(problem, method, state, key).mismatch[number]
             state = state._replace(counts=count_tilts(state.counts, problem.groups))
         # A number no group has keeps the orders apart from the draws.
         order_key = site_key(key, schedule.random, len(problem.groups), number, state.sweep)
@@ -240,10 +241,29 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
     return state._replace(residuals=residuals, sweep=state.sweep + 1)
 
 
-@jax.jit
-def begin(problem: Problem, method: Method, init: Start | None, key: jax.Array) -> State:
-    """Compiled `start`."""
-    return start(problem, method, init, key)
+def sweep_while(
+    moving: Callable[[Any], jax.Array], problem: Problem, method: Method, state: State, key: jax.Array
+) -> State:
+    """Sweeps while `moving` says so of the state, by the problem's own kernel where it has one for this method."""
+    kernel = problem.shortcut
+    if kernel is not None and kernel.can_sweep(problem, method):
+        return kernel.sweep_while(problem, method, state, moving)
+    return jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), state)
+
+
+def sweep_once(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
+    """One sweep, by the problem's own kernel where it has one for this method."""
+    kernel = problem.shortcut
+    if kernel is not None and kernel.can_sweep(problem, method):
+        return kernel.sweep_while(problem, method, state, lambda now: now.sweep == state.sweep)
+    return sweep(problem, method, state, key)
+
+
+def conclude(problem: Problem, method: Method, state: State, report: Report) -> tuple[State, jax.Array]:
+    """The state with the scales it ends with, and its log evidence."""
+    scales = zip(problem.groups, state.log_scales, report.log_scales, strict=True)
+    state = state._replace(log_scales=tuple(s if scaled_at_visits(method, g) else found for g, s, found in scales))
+    return state, log_evidence(problem, state.q, state.log_scales)
 
 
 def advance(
@@ -263,22 +283,17 @@ def advance(
             first = state.sweep == carry[0].sweep
             return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
 
-        shortcut = problem.shortcut
-        if shortcut is not None and shortcut.sweeps(problem, method):
-            state = shortcut.swept(problem, method, carry[0], moving)
-        else:
-            state = jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), carry[0])
-        report = measured(problem, method, state, key)
+        state = sweep_while(moving, problem, method, carry[0], key)
+        report = measure_sites(problem, method, state, key)
         # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
         return state._replace(finished=finished), report
 
-    shape = jax.eval_shape(lambda: measured(problem, method, state, key))
+    shape = jax.eval_shape(lambda: measure_sites(problem, method, state, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
-    scales = zip(problem.groups, state.log_scales, report.log_scales, strict=True)
-    state = state._replace(log_scales=tuple(s if scaled_at_visits(method, g) else found for g, s, found in scales))
-    return state, report, log_evidence(problem, state.q, state.log_scales)
+    state, evidence = conclude(problem, method, state, report)
+    return state, report, evidence
 
 
 #: `advance` compiled; the second takes over the memory of the state it is given, which is gone afterwards

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.inference._loop import Start, blank_state, measure
+from cavity.inference._loop import Start, blank_state, measure_sites
 from cavity.inference._state import State
 from cavity.inference._visit import site_key
 from cavity.inference.methods import Method
@@ -146,7 +146,7 @@ def polish(problem: Problem, method: Method, init: Start, key: jax.Array) -> Pro
 
     def turn(now: Progress) -> Progress:
         state = blank_state(problem, method, Start(added(now.sites, now.steps, 0.5**now.halvings)))
-        report = measure(problem, method, state, key)
+        report = measure_sites(problem, method, state, key)
         every = jnp.concatenate(report.mismatch)
         found = jnp.where(problem.posterior.is_proper(state.q), jnp.sqrt(jnp.mean(every**2)), jnp.inf)
 

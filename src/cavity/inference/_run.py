@@ -12,14 +12,14 @@ import numpy as np
 
 from cavity._core.precision import to_numpy
 from cavity._core.threads import one_blas_thread
-from cavity.inference._loop import Start, advance_anew, advance_in_place, begin
+from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
 from cavity.inference._state import Report, State
 from cavity.inference._teaching import learns, taught, up_to_date
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
-from cavity.inference.status import CODES, Status
-from cavity.posteriors.base import Posterior
+from cavity.inference.status import Status
+from cavity.inference.stepping import as_solution
 
 #: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
 CHUNK_SECONDS = 2.5
@@ -53,7 +53,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
     """
     began, compiled = time.perf_counter(), method.as_compiled()
     problem = up_to_date(problem)
-    state = begin(problem, compiled, init, key)
+    state = initial_state(problem, compiled, init, key)
     callback = limits.callback
     # Somebody who listens is handed every state, so it must outlive the next chunk.
     advance = advance_in_place if callback is None else advance_anew
@@ -92,7 +92,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
             )
             chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
             continue
-        closed = close(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)
+        closed = as_solution(problem, method, state, report, evidence, unfinished=ended, seconds=now - began)
         solution = trimmed(to_numpy(closed))
         if ended is not Status.RUNNING:
             return solution.interrupted() if interrupted else solution
@@ -106,64 +106,6 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
 def is_deleted(state: State) -> bool:
     """Whether the memory of the state was taken over by a later one."""
     return any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
-
-
-def close(
-    problem: Problem,
-    method: Method,
-    state: State,
-    report: Report,
-    evidence: jax.Array,
-    unfinished: Status = Status.MAX_SWEEPS,
-    seconds: float = float("nan"),
-) -> Solution:
-    """The solution for a state, with the status that its own measurement supports, `unfinished` where it is silent."""
-    if unfinished is Status.RUNNING:
-        code = jnp.asarray(CODES.index(Status.RUNNING))
-    else:
-        code = status_code(problem.posterior, method, state.q, report, unfinished)
-    evaluations = [
-        tilts * method.projection.tilts * group.moments.evaluations(group.family)
-        for tilts, group in zip(state.counts.tilts, problem.groups, strict=True)
-    ]
-    return Solution(
-        problem=problem,
-        q=state.q,
-        sites=state.sites,
-        memory=state.memory,
-        log_scales=state.log_scales,
-        log_evidence=evidence,
-        code=code,
-        sweeps=state.sweep,
-        residuals=state.residuals,
-        mismatch=report.largest,
-        site_mismatch=report.mismatch,
-        skipped=state.counts.improper_cavity,
-        nonfinite=state.counts.nonfinite,
-        shortened=state.counts.shortened,
-        evaluations=sum(evaluations[1:], evaluations[0]),
-        info=report.info,
-        seconds=jnp.asarray(seconds),
-        method=method,
-    )
-
-
-def status_code(posterior: Posterior, method: Method, q: Any, report: Report, unfinished: Status) -> jax.Array:
-    """The status as a number, from what was measured at the final q; the first that applies."""
-    within = report.largest <= method.tol
-    compromise = jnp.any(jnp.concatenate(report.given_up))
-    cases = [
-        (~posterior.is_known(q), Status.IMPROPER_POSTERIOR),
-        (within & compromise, Status(f"converged_{method.projection.compromise}")),
-        (within, Status.CONVERGED),
-        (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
-        (jnp.array(method.single_pass), Status.SINGLE_PASS),
-        (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
-    ]
-    code = jnp.asarray(CODES.index(unfinished))
-    for condition, status in reversed(cases):
-        code = jnp.where(condition, CODES.index(status), code)
-    return code
 
 
 def trimmed(solution: Solution) -> Solution:

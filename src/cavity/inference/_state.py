@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import float64
 from cavity.inference._visit import ProposedUpdate, SiteBatch, is_identity, mismatch_of, step_of, step_scale
 from cavity.inference.evidence import log_scale
 from cavity.inference.methods import Method
@@ -36,6 +37,7 @@ class Report(NamedTuple):
     info: tuple[dict[str, jax.Array], ...]
 
     @property
+    @float64
     def largest(self) -> jax.Array:
         """The largest mismatch of all sites."""
         return jnp.max(jnp.concatenate(self.mismatch))

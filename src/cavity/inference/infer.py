@@ -12,12 +12,13 @@ from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity.inference._convergent import converge
 from cavity.inference._ladder import climb
-from cavity.inference._loop import Start, advance_anew, begin
-from cavity.inference._run import Limits, close, drive
+from cavity.inference._loop import Start, advance_anew, initial_state
+from cavity.inference._run import Limits, drive
 from cavity.inference.methods import Auto, DoubleLoop, Ladder, Method, Rule
 from cavity.inference.problem import Problem
 from cavity.inference.projection import check_groups
 from cavity.inference.solution import Solution
+from cavity.inference.stepping import as_solution
 
 S = TypeVar("S", bound=Solution, covariant=True)
 
@@ -141,9 +142,9 @@ def traced(problem: Problem, method: Rule, first: Start | None, key: jax.Array) 
         raise TypeError("ConvergentEP is driven from the host and cannot run inside jax.vmap or jax.jit; use EP there.")
     method = method.first if isinstance(method, Ladder) else method
     problem = in_double(problem)
-    state = begin(problem, method, first, key)
+    state = initial_state(problem, method, first, key)
     state, report, evidence = advance_anew(problem, method, state, jnp.asarray(method.max_sweeps), key)
-    return close(problem, method, state, report, evidence)
+    return as_solution(problem, method, state, report, evidence)
 
 
 def in_double(problem: Problem) -> Problem:

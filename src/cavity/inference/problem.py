@@ -16,7 +16,7 @@ from cavity._core.pytrees import register
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
-from cavity.inference.shortcut import SweepKernel
+from cavity.inference.sweep_kernel import SweepKernel
 from cavity.moments.base import Moments
 from cavity.posteriors.base import Posterior
 

@@ -24,12 +24,12 @@ from cavity.discrete.approx.columns import (
     weights_of,
 )
 from cavity.families.categorical import SOME
-from cavity.inference._state import Report, State
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.inference.projection import Matched
 from cavity.inference.schedule import Parallel
-from cavity.inference.shortcut import SweepKernel
+from cavity.inference.stepping import Report, State
+from cavity.inference.sweep_kernel import SweepKernel
 from cavity.numerics.short_axis import log_sum
 from cavity.posteriors.factorised import Network
 
@@ -119,20 +119,20 @@ def all_have_states(q: tuple[Column, ...]) -> jax.Array:
 class InColumns(SweepKernel):
     """Parallel sweeps, and measurements, of small tables over independent variables."""
 
-    def measures(self, problem: Problem, method: Method) -> bool:
+    def can_measure(self, problem: Problem, method: Method) -> bool:
         """Whether every site is a small table, matched as it is."""
         return type(method.projection) is Matched and all(is_table(group) for group in problem.groups)
 
-    def sweeps(self, problem: Problem, method: Method) -> bool:
+    def can_sweep(self, problem: Problem, method: Method) -> bool:
         """Whether all sites of a group are updated from the same q, and their scales are measured afterwards."""
         schedule = problem.schedule if method.schedule is None else method.schedule
-        return isinstance(schedule, Parallel) and not method.single_pass and self.measures(problem, method)
+        return isinstance(schedule, Parallel) and not method.single_pass and self.can_measure(problem, method)
 
-    def swept(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
+    def sweep_while(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
         run = partial(sweeps_of, problem, method, moving)
         return jax.lax.cond(are_plain(problem, method, state), partial(run, False), partial(run, True), state)
 
-    def measured(self, problem: Problem, method: Method, state: State) -> Report:
+    def measure(self, problem: Problem, method: Method, state: State) -> Report:
         look = partial(report_of, problem, method)
         return jax.lax.cond(are_plain(problem, method, state), partial(look, False), partial(look, True), state)
 

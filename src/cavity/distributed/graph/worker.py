@@ -14,8 +14,7 @@ from cavity.discrete.approx.loopy import disconnected, stored_by_cardinality
 from cavity.discrete.graph import DiscreteGraph
 from cavity.distributed.graph.cutting import Plan
 from cavity.distributed.linear.worker import looked_at
-from cavity.inference._loop import refresh
-from cavity.inference._state import Report
+from cavity.inference import stepping
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method
 from cavity.inference.problem import Problem
@@ -57,13 +56,13 @@ class Part:
 def said_by(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     """The sites' messages to every variable, multiplied, one array a family."""
     nothing = problem.prior._replace(etas=tuple(jnp.zeros_like(eta) for eta in problem.prior.etas))
-    return refresh(dataclasses.replace(problem, prior=nothing), sites).etas
+    return stepping.init(dataclasses.replace(problem, prior=nothing), EP(), sites).q.etas
 
 
 @jax.jit
-def examined(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> tuple[Report, Any, Any]:
+def examined(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> tuple[stepping.Report, Any, Any]:
     """The report of all sites; log normalisers and marginals of all variables, one array a family."""
-    q, families = refresh(problem, sites), problem.posterior.families  # type: ignore[attr-defined]
+    q, families = stepping.init(problem, method, sites).q, problem.posterior.families  # type: ignore[attr-defined]
     pairs = list(zip(families, q.etas, strict=True))
     partitions, marginals = ([getattr(own, what)(eta) for own, eta in pairs] for what in ("log_partition", "moments"))
     return looked_at(problem, method, sites), partitions, marginals

@@ -18,8 +18,7 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity._core.threads import one_blas_thread
 from cavity.distributed.naturals import pack, unpack
-from cavity.inference._loop import Start, blank_state, measured, sweep
-from cavity.inference._state import Report
+from cavity.inference import stepping
 from cavity.inference.methods import EP, Method
 from cavity.inference.problem import Problem
 from cavity.models.latent_gaussian.fit_result import at_zero
@@ -160,10 +159,9 @@ def swept(problem: Problem, method: Method, said: Said) -> tuple[Said, jax.Array
     """
     prior = problem.prior
     q = natural_weights(prior.shift + said.shift, prior.precision + said.precision)
-    state = blank_state(problem, method, Start((said.sites,)))._replace(q=q)
-    state = sweep(problem, method, state, jax.random.key(0))
+    state, info = stepping.step(problem, method, stepping.init(problem, method, (said.sites,))._replace(q=q))
     (sites,) = state.sites
-    return Said(sites, state.q.shift - prior.shift, state.q.precision - prior.precision), state.residuals[0]
+    return Said(sites, state.q.shift - prior.shift, state.q.precision - prior.precision), info.mismatch
 
 
 @float64
@@ -190,13 +188,13 @@ def visit(shard: Shard, request: Request) -> Answer:
 
 
 @jax.jit
-def looked_at(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> Report:
+def looked_at(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> stepping.Report:
     """Mismatch and scale of every site, at the cavity given with the problem."""
-    return measured(problem, method, blank_state(problem, method, Start(sites)), jax.random.key(0))
+    return stepping.measure(problem, method, stepping.init(problem, method, sites))
 
 
 @jax.jit
-def examined(problem: Problem, method: Method, sites: jax.Array) -> tuple[Report, tuple[jax.Array, jax.Array]]:
+def examined(problem: Problem, method: Method, sites: jax.Array) -> tuple[stepping.Report, tuple[jax.Array, jax.Array]]:
     """The report of a shard's sites, and what they say, from the sites alone."""
     (group,), rows = problem.groups, problem.prior.rows
     nu, tau = (group.copies[:, None] * sites).T

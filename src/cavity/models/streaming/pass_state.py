@@ -12,11 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference._run import status_code
-from cavity.inference._state import Report
 from cavity.inference.methods import Method
 from cavity.inference.schedule import InOrder, Schedule
 from cavity.inference.status import CODES, FIXED_POINTS, Status
+from cavity.inference.stepping import Report, status_code
 from cavity.models.latent_gaussian.build import weight_schedule
 from cavity.models.streaming.visits import Met, Sums, Tally, nothing_met
 from cavity.posteriors.weight_gaussian import WeightGaussian

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.inference._visit import site_key
 from cavity.inference.methods import Method
 from cavity.models.latent_gaussian.fit_result import at_zero
 from cavity.models.latent_gaussian.linear_model import Rows
@@ -162,7 +161,7 @@ class Run:
             rows = Rows.of(portion.X, portion.data(number), copies, exponents, self.factor, self.padded)
             schedule = course.schedule(self.method, start if at.rows is None else at.rows, self.d)
             method = dataclasses.replace(self.compiled, schedule=schedule)
-            key = site_key(self.key, schedule.random, portion.number)
+            key = jax.random.fold_in(self.key, portion.number) if schedule.random else self.key
             known = (as_problem(rows), method, course.tally, padded_with_zeros(old[:, number], self.padded))
             if course.stage == "measure":
                 tally = measured(*known, key)

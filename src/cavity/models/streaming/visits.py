@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference._loop import Start, blank_state, measure, sweep
-from cavity.inference._state import State
+from cavity.inference import stepping
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.models.latent_gaussian.linear_model import Rows
@@ -105,11 +104,11 @@ def part_of(problem: Problem, sites: jax.Array) -> Sums:
     return Sums(rows.T @ nu, rows.T @ (tau[:, None] * rows), jnp.sum(scale))
 
 
-def beginning(problem: Problem, method: Method, tally: Tally, sites: jax.Array) -> tuple[Problem, Sums, State]:
+def beginning(problem: Problem, method: Method, tally: Tally, sites: jax.Array) -> tuple[Problem, Sums, stepping.State]:
     """The portion with what all other rows said as its prior, the sums of that prior, and the state before a sweep."""
     rest = tally.total.minus(part_of(problem, sites))
     problem = dataclasses.replace(problem, prior=WeightPrior(problem.prior.rows, rest.shift, rest.precision))
-    state = blank_state(problem, method, Start((sites[:, :2],)))
+    state = stepping.init(problem, method, (sites[:, :2],))
     return problem, rest, state._replace(q=tally.total.q(), log_scales=(sites[:, 2],))
 
 
@@ -119,9 +118,9 @@ def swept(
 ) -> tuple[Tally, jax.Array]:
     """The tally after a sweep over a portion, and its new sites. number: of the sweep over all rows."""
     problem, rest, state = beginning(problem, method, tally, sites)
-    state = sweep(problem, method, state._replace(sweep=number), key)
+    state, info = stepping.step(problem, method, state._replace(sweep=number), key)
     new = jnp.concatenate([state.sites[0], state.log_scales[0][:, None]], axis=1)
-    part, counts = part_of(problem, new), state.counts
+    part, counts = part_of(problem, new), info.counts
     found = met(state.mismatch[0], counts.improper_cavity, counts.nonfinite, 0, counts.shortened)
     return Tally(rest.plus(part), tally.fresh.plus(part), tally.met.joined(found)), new
 
@@ -130,7 +129,7 @@ def swept(
 def measured(problem: Problem, method: Method, tally: Tally, sites: jax.Array, key: jax.Array) -> Tally:
     """The tally after the sites of a portion were measured at q as it is; q stays."""
     problem, _, state = beginning(problem, method, tally, sites)
-    report = measure(problem, method, state, key)
+    report = stepping.measure(problem, method, state, key)
     flags = (report.improper, report.nonfinite, report.given_up)
     improper, nonfinite, given_up = (jnp.sum(flag[0]) for flag in flags)
     return tally._replace(met=tally.met.joined(met(report.mismatch[0], improper, nonfinite, given_up, 0)))

@@ -1,0 +1,212 @@
+"""Your own loop: the parts `infer` is made of, one sweep at a time.
+
+    state = init(problem, method)
+    for _ in range(method.max_sweeps):
+        state, info = step(problem, method, state)
+        if info.mismatch <= method.tol:
+            break
+    solution = finish(problem, method, state, measure(problem, method, state))
+
+All of them may be called inside `jax.jit`, `jax.vmap` and JAX's loops; outside they are compiled once for each shape.
+What happens between two sweeps is the caller's business: `infer` also watches the clock, asks learned factors what they
+have learned, and goes on where the measurement disagrees with what the sweeps met.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cavity._core.precision import float64, is_traced
+from cavity.inference import _loop
+from cavity.inference._state import Counts, Report, State
+from cavity.inference.methods import Method
+from cavity.inference.problem import Problem
+from cavity.inference.solution import Solution
+from cavity.inference.status import CODES, Status
+from cavity.posteriors.base import Posterior
+
+__all__ = ["Counts", "Report", "State", "SweepInfo", "finish", "init", "measure", "status_code", "step"]
+
+
+class SweepInfo(NamedTuple):
+    """What one sweep met.
+
+    mismatch: the largest moment mismatch of all sites, each taken when it was visited; infinite where a site could not
+    be updated. counts: integrations made, sites left alone and steps halved, in this sweep.
+    """
+
+    mismatch: jax.Array
+    counts: Counts
+
+
+@float64
+def init(problem: Any, method: Method, sites: tuple[Any, ...] | None = None) -> State:
+    """The state before the first sweep.
+
+    Args:
+        problem: a `Problem`, or anything with a `problem()` method.
+        method: made by `EP`, `ADF`, `PowerEP`, `RelaxedEP` or `RestrictedEP`.
+        sites: natural parameters to start from, one array (sites, parameters) per group; flat sites if None.
+
+    Returns:
+        A `State`: q, sites, log sᵢ and mismatch of every site as last visited, counts, and residuals with room for
+        `method.max_sweeps` sweeps. log sᵢ are 0 until they are known from a visit or a measurement.
+
+    Example:
+        >>> import cavity as cv
+        >>> problem = cv.models.clutter([0.1, 2.3, 1.9])
+        >>> cv.stepping.init(problem, cv.EP()).sites[0].shape
+        (3, 2)
+    """
+    check_method(method)
+    start = None if sites is None else _loop.Start(tuple(jnp.asarray(own, float) for own in sites))
+    return _loop.blank_state(problem.problem(), method, start)
+
+
+@float64
+def step(problem: Any, method: Method, state: State, key: jax.Array | None = None) -> tuple[State, SweepInfo]:
+    """One sweep: every site is visited as often as the schedule says, and q is rebuilt from the sites.
+
+    Args:
+        problem, method: those the state was made for. Both may change between sweeps in their numbers (damping, data).
+        state: of `init` or of the step before.
+        key: for shuffled orders and sampled moments, the same in every sweep: the sweep's own number is folded in where
+            that is wanted, and sampled moments need the same draws to have a fixed point. A fixed one if None.
+
+    Returns:
+        The state after the sweep, and a `SweepInfo`.
+
+    Example:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
+        >>> state, info = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
+        >>> int(state.sweep), bool(info.mismatch > method.tol)
+        (1, True)
+    """
+    check_method(method)
+    return _step(problem.problem(), method, state, jax.random.key(0) if key is None else key)
+
+
+@partial(jax.jit, inline=True)
+def _step(problem: Problem, method: Method, state: State, key: jax.Array) -> tuple[State, SweepInfo]:
+    after = _loop.sweep_once(problem, method, state, key)
+    mismatch = jnp.max(jnp.concatenate(after.mismatch))
+    return after, SweepInfo(mismatch, jax.tree.map(jnp.subtract, after.counts, state.counts))
+
+
+@float64
+def measure(problem: Any, method: Method, state: State, key: jax.Array | None = None) -> Report:
+    """Mismatch and log sᵢ of every site at the state itself, which stays as it is.
+
+    The mismatch a sweep meets belongs to states on the way; whether a state is a fixed point, only this says.
+
+    Args:
+        problem, method, state, key: as for `step`.
+
+    Returns:
+        A `Report`: arrays of one entry per site, one array per group, and `largest`, the largest mismatch.
+
+    Example:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
+        >>> report = cv.stepping.measure(problem, method, cv.stepping.init(problem, method))
+        >>> report.mismatch[0].shape
+        (3,)
+    """
+    check_method(method)
+    return _loop.measure_sites(problem.problem(), method, state, jax.random.key(0) if key is None else key)
+
+
+@float64
+def finish(
+    problem: Any, method: Method, state: State, report: Report, *, unfinished: Status = Status.MAX_SWEEPS
+) -> Solution:
+    """The `Solution` a state is, with log evidence and the status that its measurement supports.
+
+    Args:
+        problem, method, state: as for `step`.
+        report: what `measure` says of this state.
+        unfinished: the status where the measurement names none: the sites do not agree yet, and nothing went wrong.
+
+    Example:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.ADF()
+        >>> state, _ = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
+        >>> print(cv.stepping.finish(problem, method, state, cv.stepping.measure(problem, method, state)).status)
+        single_pass
+    """
+    check_method(method)
+    problem = problem.problem()
+    state, evidence = _loop.conclude(problem, method, state, report)
+    if not is_traced(state.sweep):
+        state = state._replace(residuals=state.residuals[: int(state.sweep)])
+    return as_solution(problem, method, state, report, evidence, unfinished)
+
+
+def check_method(method: Any) -> None:
+    """Refuse methods that are not made of sweeps alone."""
+    if not isinstance(method, Method):
+        raise TypeError(
+            f"method must be one that is made of sweeps: EP(), ADF(), PowerEP(...), RelaxedEP(...) or RestrictedEP(); "
+            f"found {method!r}."
+        )
+
+
+def as_solution(
+    problem: Problem,
+    method: Method,
+    state: State,
+    report: Report,
+    evidence: jax.Array,
+    unfinished: Status = Status.MAX_SWEEPS,
+    seconds: float = float("nan"),
+) -> Solution:
+    """The solution for a state, with the status that its own measurement supports, `unfinished` where it is silent."""
+    if unfinished is Status.RUNNING:
+        code = jnp.asarray(CODES.index(Status.RUNNING))
+    else:
+        code = status_code(problem.posterior, method, state.q, report, unfinished)
+    evaluations = [
+        tilts * method.projection.tilts * group.moments.evaluations(group.family)
+        for tilts, group in zip(state.counts.tilts, problem.groups, strict=True)
+    ]
+    return Solution(
+        problem=problem,
+        q=state.q,
+        sites=state.sites,
+        memory=state.memory,
+        log_scales=state.log_scales,
+        log_evidence=evidence,
+        code=code,
+        sweeps=state.sweep,
+        residuals=state.residuals,
+        mismatch=report.largest,
+        site_mismatch=report.mismatch,
+        skipped=state.counts.improper_cavity,
+        nonfinite=state.counts.nonfinite,
+        shortened=state.counts.shortened,
+        evaluations=sum(evaluations[1:], evaluations[0]),
+        info=report.info,
+        seconds=jnp.asarray(seconds),
+        method=method,
+    )
+
+
+def status_code(posterior: Posterior, method: Method, q: Any, report: Report, unfinished: Status) -> jax.Array:
+    """The place in `CODES` of the status, from what was measured at the final q; the first that applies."""
+    within = report.largest <= method.tol
+    compromise = jnp.any(jnp.concatenate(report.given_up))
+    cases = [
+        (~posterior.is_known(q), Status.IMPROPER_POSTERIOR),
+        (within & compromise, Status(f"converged_{method.projection.compromise}")),
+        (within, Status.CONVERGED),
+        (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
+        (jnp.array(method.single_pass), Status.SINGLE_PASS),
+        (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
+    ]
+    code = jnp.asarray(CODES.index(unfinished))
+    for condition, status in reversed(cases):
+        code = jnp.where(condition, CODES.index(status), code)
+    return code

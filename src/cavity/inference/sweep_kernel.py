@@ -1,0 +1,38 @@
+"""The contract of a sweep kernel: a faster way to do what the loop does, for problems that know one.
+
+A kernel changes no result but for rounding. It says of every method whether it applies; the loop goes its own way where
+it does not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+if TYPE_CHECKING:
+    from cavity.inference._state import Report, State
+    from cavity.inference.methods import Method
+    from cavity.inference.problem import Problem
+
+
+class SweepKernel(ABC):
+    """Strategies are frozen dataclasses: hashable, static under `jit`."""
+
+    @abstractmethod
+    def can_sweep(self, problem: Problem, method: Method) -> bool:
+        """Whether `sweep_while` is for this problem and method."""
+
+    @abstractmethod
+    def sweep_while(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
+        """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given."""
+
+    @abstractmethod
+    def can_measure(self, problem: Problem, method: Method) -> bool:
+        """Whether `measure` is for this problem and method."""
+
+    @abstractmethod
+    def measure(self, problem: Problem, method: Method, state: State) -> Report:
+        """Mismatch and scale of every site at the given state."""
