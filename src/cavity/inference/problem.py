@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import is_traced
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass, static
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
@@ -23,7 +23,7 @@ from cavity.posteriors.base import Posterior
 IN_ORDER = InOrder()
 
 
-@dataclasses.dataclass(frozen=True)
+@pytree_dataclass
 class SiteGroup:
     """Factors of one kind, one site each.
 
@@ -37,11 +37,11 @@ class SiteGroup:
 
     factor: Factor
     data: Any
-    family: Family
-    moments: Moments
+    family: Family = static()
+    moments: Moments = static()
     multiplicity: Any = None
-    scope: Any = None
-    at_most_one: bool = False
+    scope: Any = static(default=None)
+    at_most_one: bool = static(default=False)
 
     @property
     def size(self) -> int:
@@ -54,7 +54,7 @@ class SiteGroup:
         return jnp.ones(self.size) if self.multiplicity is None else jnp.asarray(self.multiplicity, float)
 
 
-@dataclasses.dataclass(frozen=True)
+@pytree_dataclass
 class Problem:
     """prior(x) ∏ tᵢ(x), with the posterior strategy that stores q.
 
@@ -65,10 +65,10 @@ class Problem:
 
     prior: Any
     groups: tuple[SiteGroup, ...]
-    posterior: Posterior
+    posterior: Posterior = static()
     predictor: Any = None
-    schedule: Schedule = IN_ORDER
-    shortcut: SweepKernel | None = None
+    schedule: Schedule = static(default=IN_ORDER)
+    shortcut: SweepKernel | None = static(default=None)
 
     def with_moments(self, moments: Moments) -> "Problem":
         """The same problem with every group integrated by `moments`."""
@@ -109,11 +109,3 @@ def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
     wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
     if wrong.any():
         raise ValueError(f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}.")
-
-
-register(
-    SiteGroup,
-    data_fields=["factor", "data", "multiplicity"],
-    meta_fields=["family", "moments", "scope", "at_most_one"],
-)
-register(Problem, data_fields=["prior", "groups", "predictor"], meta_fields=["posterior", "schedule", "shortcut"])

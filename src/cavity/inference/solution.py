@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64, is_traced, to_numpy
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass, static
 from cavity.inference.check import Check, check
 from cavity.inference.energy import Energy, energy
 from cavity.inference.inference_data import from_draws
@@ -17,7 +17,7 @@ from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, FIXED_POINTS, Rung, Status
 
 
-@dataclasses.dataclass(frozen=True)
+@pytree_dataclass
 class Solution:
     """The result of `infer`.
 
@@ -59,7 +59,7 @@ class Solution:
     seconds: Any = float("nan")
     memory: tuple[Any, ...] = ()
     method: Any = None
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[Rung, ...] = static(default=())
 
     @property
     def status(self) -> Any:
@@ -238,8 +238,3 @@ class Solution:
             f"{left}{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
             f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"
         )
-
-
-register(
-    Solution, data_fields=[f.name for f in dataclasses.fields(Solution) if f.name != "rungs"], meta_fields=["rungs"]
-)
