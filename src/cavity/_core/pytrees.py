@@ -1,17 +1,84 @@
-"""Dataclasses as JAX pytrees that are told apart."""
+"""Frozen dataclasses as JAX pytrees: the one way in which this package makes a class that JAX sees through.
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+Whoever writes a class whose instances travel through `jit`, `vmap` or `grad` (factors, kernels, projections, problems,
+solutions) decorates it with `pytree_dataclass`; `cavity.factors.factor` and `cavity.kernels.kernel` are that decorator.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, dataclass_transform, overload
 
 import jax
 from jax.tree_util import GetAttrKey
+
+C = TypeVar("C", bound=type)
+
+
+def static(**kwargs: Any) -> Any:
+    """A field that belongs to the structure and is not traced: a function, a name, a degree.
+
+    Args:
+        **kwargs: options of `dataclasses.field`, such as `default`.
+
+    Returns:
+        The field; its values must be hashable.
+
+    Example:
+        >>> from collections.abc import Callable
+        >>> import cavity as cv
+        >>> @cv.factors.factor
+        ... class Power(cv.factors.Factor):
+        ...     weight: float
+        ...     function: Callable = cv.factors.static(default=abs)
+        >>> jax.tree.leaves(Power(2.0))
+        [2.0]
+    """
+    return dataclasses.field(metadata={"static": True}, **kwargs)
+
+
+@overload
+def pytree_dataclass(cls: C) -> C: ...
+@overload
+def pytree_dataclass(*, eq: bool = True) -> Callable[[C], C]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(static,))
+def pytree_dataclass(cls: Any = None, *, eq: bool = True) -> Any:
+    """Class decorator: a frozen dataclass that is a JAX pytree.
+
+    Fields are leaves, traced and differentiable; those made by `static()` belong to the structure. JAX rebuilds an
+    instance from its leaves without calling `__init__` or `__post_init__`, because leaves may be placeholders.
+
+    Args:
+        cls: the class; without it a decorator is returned.
+        eq: whether instances are compared by their fields, as dataclasses are, or by identity.
+
+    Returns:
+        The class, or the decorator.
+
+    Example:
+        >>> import cavity as cv
+        >>> @cv.factors.factor
+        ... class Shifted(cv.factors.Factor):
+        ...     shift: float
+        >>> jax.tree.map(lambda leaf: 2 * leaf, Shifted(1.5))
+        Shifted(shift=3.0)
+    """
+
+    def decorate(decorated: Any) -> Any:
+        made = dataclasses.dataclass(frozen=True, eq=eq)(decorated)
+        fields = dataclasses.fields(made)
+        meta = [field.name for field in fields if field.metadata.get("static", False)]
+        register(made, [field.name for field in fields if field.name not in meta], meta)
+        return made
+
+    return decorate if cls is None else decorate(cls)
 
 
 def register(cls: type, data_fields: Sequence[str], meta_fields: Sequence[str]) -> None:
     """Make a dataclass a pytree: `data_fields` are its leaves, `meta_fields` and the class make its structure.
 
-    The structures of `jax.tree_util.register_dataclass` are equal for different classes with as many fields (jaxlib
-    0.10.2), though their hashes differ; so now and then `jax.jit` takes the program compiled for another class.
+    This stands in for `jax.tree_util.register_dataclass`, whose structures are equal for different classes with as
+    many fields (jaxlib 0.10.2), though their hashes differ; so now and then `jax.jit` takes the program compiled for
+    another class. tests/_core/test_pytrees.py shows the case.
     """
     data, meta = tuple(data_fields), tuple(meta_fields)
 
@@ -19,10 +86,13 @@ def register(cls: type, data_fields: Sequence[str], meta_fields: Sequence[str]) 
         return tuple(getattr(tree, name) for name in data), tuple(getattr(tree, name) for name in meta)
 
     def flatten_with_keys(tree: Any) -> tuple[tuple[tuple[Any, Any], ...], tuple[Any, ...]]:
-        leaves, static = flatten(tree)
-        return tuple((GetAttrKey(name), leaf) for name, leaf in zip(data, leaves, strict=True)), static
+        leaves, structure = flatten(tree)
+        return tuple((GetAttrKey(name), leaf) for name, leaf in zip(data, leaves, strict=True)), structure
 
-    def unflatten(static: tuple[Any, ...], leaves: Iterable[Any]) -> Any:
-        return cls(**dict(zip(data, leaves, strict=True)), **dict(zip(meta, static, strict=True)))
+    def unflatten(structure: tuple[Any, ...], leaves: Iterable[Any]) -> Any:
+        tree = object.__new__(cls)
+        for name, value in zip(data + meta, (*leaves, *structure), strict=True):
+            object.__setattr__(tree, name, value)
+        return tree
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)

@@ -1,6 +1,7 @@
 """Exact terms of models: each says what it is, none knows how it is inferred."""
 
-from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor, static
+from cavity._core.pytrees import static
+from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor
 from cavity.factors.bernoulli import Bernoulli
 from cavity.factors.categorical_draw import CategoricalDraw
 from cavity.factors.clutter import Clutter

@@ -5,34 +5,18 @@ parameters, traced and differentiable; functions and other static fields are dec
 The data of one site arrive as the argument `data`, any pytree.
 """
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass
 from cavity.families.base import Family, Tilted
 
-F = TypeVar("F", bound=type)
-
-
-def static(**kwargs: Any) -> Any:
-    """A dataclass field that is part of the factor's structure, not traced: a function, a name."""
-    return dataclasses.field(metadata={"static": True}, **kwargs)
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(static,))
-def factor(cls: F) -> F:
-    """Class decorator: a frozen dataclass that is a JAX pytree."""
-    cls = dataclasses.dataclass(frozen=True)(cls)
-    fields = dataclasses.fields(cls)
-    meta = [f.name for f in fields if f.metadata.get("static", False)]
-    leaves = [f.name for f in fields if f.name not in meta]
-    register(cls, leaves, meta)
-    return cls
+#: a frozen dataclass that is a JAX pytree; decorates every factor
+factor = pytree_dataclass
 
 
 class Factor:

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from cavity.factors.base import Factor, factor, static
+from cavity._core.pytrees import static
+from cavity.factors.base import Factor, factor
 
 
 class ObservedArguments(NamedTuple):

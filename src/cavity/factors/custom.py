@@ -5,7 +5,8 @@ from typing import Any
 
 import jax
 
-from cavity.factors.base import Factor, factor, static
+from cavity._core.pytrees import static
+from cavity.factors.base import Factor, factor
 
 
 @factor

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cavity._core import checks
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass, static
 from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
@@ -13,7 +13,7 @@ from cavity.inference.schedule import Schedule
 ROOM = 1024
 
 
-@dataclass(frozen=True)
+@pytree_dataclass
 class Method:
     """What the loop needs to know.
 
@@ -24,12 +24,12 @@ class Method:
     tol: bound on the moment mismatch of every site at the state handed back; it is never loosened.
     """
 
-    name: str
+    name: str = static()
     projection: Projection
-    schedule: Schedule | None
-    power: float
+    schedule: Schedule | None = static()
+    power: float = static()
     damping: float
-    max_sweeps: int
+    max_sweeps: int = static()
     tol: float
 
     def checked(self) -> "Method":
@@ -67,9 +67,6 @@ class Method:
         power = f"({self.power:g})" if self.power != 1 else "" if weight is None else f"({weight:g})"
         damped = f", damping {self.damping:g}" if self.damping != min(self.power, 1.0) else ""
         return f"{self.name}{power}{damped}"
-
-
-register(Method, data_fields=["projection", "damping", "tol"], meta_fields=["name", "schedule", "power", "max_sweeps"])
 
 
 def ADF(*, schedule: Schedule | None = None, projection: Projection = Matched()) -> Method:
@@ -151,13 +148,13 @@ def RelaxedEP(
     ).checked()
 
 
-@dataclass(frozen=True)
+@pytree_dataclass
 class DoubleLoop:
     """Made by `ConvergentEP`."""
 
-    power: float
-    max_sweeps: int
-    tol: float
+    power: float = static()
+    max_sweeps: int = static()
+    tol: float = static()
 
     def checked(self) -> "DoubleLoop":
         """Itself, after refusing what cannot be run."""
@@ -171,9 +168,6 @@ class DoubleLoop:
 
     def __str__(self) -> str:
         return "ConvergentEP" + (f"({self.power:g})" if self.power != 1 else "")
-
-
-register(DoubleLoop, data_fields=[], meta_fields=["power", "max_sweeps", "tol"])
 
 
 def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8) -> DoubleLoop:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import is_traced
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass, static
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
@@ -23,7 +23,7 @@ from cavity.posteriors.base import Posterior
 IN_ORDER = InOrder()
 
 
-@dataclasses.dataclass(frozen=True)
+@pytree_dataclass
 class SiteGroup:
     """Factors of one kind, one site each.
 
@@ -35,10 +35,10 @@ class SiteGroup:
 
     factor: Factor
     data: Any
-    family: Family
-    moments: Moments
+    family: Family = static()
+    moments: Moments = static()
     multiplicity: Any = None
-    scope: Any = None
+    scope: Any = static(default=None)
 
     @property
     def size(self) -> int:
@@ -59,7 +59,7 @@ class SiteGroup:
         return self.multiplicity is None or getattr(self.multiplicity, "dtype", None) == np.bool_
 
 
-@dataclasses.dataclass(frozen=True)
+@pytree_dataclass
 class Problem:
     """prior(x) ∏ tᵢ(x), with the posterior strategy that stores q.
 
@@ -72,9 +72,9 @@ class Problem:
 
     prior: Any
     groups: tuple[SiteGroup, ...]
-    posterior: Posterior
-    schedule: Schedule = IN_ORDER
-    shortcut: SweepKernel | None = None
+    posterior: Posterior = static()
+    schedule: Schedule = static(default=IN_ORDER)
+    shortcut: SweepKernel | None = static(default=None)
 
     def with_moments(self, moments: Moments) -> "Problem":
         """The same problem with every group integrated by `moments`."""
@@ -120,11 +120,3 @@ def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
     wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
     if wrong.any():
         raise ValueError(f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}.")
-
-
-register(
-    SiteGroup,
-    data_fields=["factor", "data", "multiplicity"],
-    meta_fields=["family", "moments", "scope"],
-)
-register(Problem, data_fields=["prior", "groups"], meta_fields=["posterior", "schedule", "shortcut"])

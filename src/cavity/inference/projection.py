@@ -3,12 +3,12 @@
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass, static
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
 
@@ -40,24 +40,8 @@ class Projected(NamedTuple):
     info: dict[str, jax.Array]
 
 
-P = TypeVar("P", bound=type)
-
-
-@dataclass_transform(frozen_default=True)
-def projection(*traced: str) -> Callable[[P], P]:
-    """Class decorator: a frozen dataclass that is a JAX pytree. `traced` names fields whose values compile nothing."""
-
-    def make(cls: P) -> P:
-        cls = dataclasses.dataclass(frozen=True)(cls)
-        static = [field.name for field in dataclasses.fields(cls) if field.name not in traced]
-        register(cls, traced, static)
-        return cls
-
-    return make
-
-
 class Projection(ABC):
-    """Strategies are made by the decorator `projection`: hashable, and static under `jit` but for what it names."""
+    """Strategies are `pytree_dataclass`es: hashable, and static under `jit` but for the fields that are leaves."""
 
     #: the word for a fixed point at which constraints were given up: the status is `converged_<word>`.
     compromise: ClassVar[str] = "restricted"
@@ -89,7 +73,7 @@ class Projection(ABC):
         """(message, whether the expectation constraints had to be given up), for one site."""
 
 
-@projection()
+@pytree_dataclass
 class Matched(Projection):
     """Moment matching, the minimiser of KL(tilted ‖ q): ADF, EP, Power EP."""
 
@@ -97,7 +81,7 @@ class Matched(Projection):
         return tilted.site, jnp.zeros((), bool)
 
 
-@projection()
+@pytree_dataclass
 class Restricted(Projection):
     """Moment matching under the constraint that the site stays proper (thesis 3.2.1).
 
@@ -106,7 +90,7 @@ class Restricted(Projection):
     variance then is the cavity's up to a factor 1 + 1e-8 v, where the print sets v_new = v.
     """
 
-    floor: float = 0.0
+    floor: float = static(default=0.0)
 
     def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
         negative = family.is_negative(tilted.site)
@@ -114,7 +98,7 @@ class Restricted(Projection):
         return jnp.where(negative, kept, tilted.site), negative
 
 
-@projection()
+@pytree_dataclass
 class Cowell(Projection):
     """Keep (E[w_k], Σ_k E[w_k²]) of a Dirichlet instead of E[log w_k]: not the KL minimiser, but no Newton (3.3.3)."""
 

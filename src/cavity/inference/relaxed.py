@@ -17,9 +17,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._core.pytrees import pytree_dataclass, static
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.inference.projection import Integrals, Projected, Projection, projection
+from cavity.inference.projection import Integrals, Projected, Projection
 from cavity.moments.base import Info
 from cavity.numerics.stable_differences import log_excess
 
@@ -35,7 +36,7 @@ CENTRE = AROUND.index(1.0)
 FROM_CENTRE = (4, 3, 5, 2, 6, 1, 7, 0)
 
 
-@projection("c")
+@pytree_dataclass
 class Relaxed(Projection):
     """The minimiser of the penalised KL (5) for scalar Gaussian sites.
 
@@ -47,10 +48,10 @@ class Relaxed(Projection):
     """
 
     c: Any
-    penalty: Literal["natural", "strength"] = "natural"
-    scale_free: bool = True
-    form: Literal["mean", "message"] = "mean"
-    sequential: bool = False
+    penalty: Literal["natural", "strength"] = static(default="natural")
+    scale_free: bool = static(default=True)
+    form: Literal["mean", "message"] = static(default="mean")
+    sequential: bool = static(default=False)
 
     compromise: ClassVar[str] = "relaxed"
     memory: ClassVar[int] = 1

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64, is_traced, to_numpy
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass, static
 from cavity.inference.check import Check, check
 from cavity.inference.energy import Energy, energy
 from cavity.inference.inference_data import from_draws
@@ -17,7 +17,7 @@ from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, FIXED_POINTS, Rung, Status
 
 
-@dataclasses.dataclass(frozen=True)
+@pytree_dataclass
 class Solution:
     """The result of `infer`. What comes by group is a tuple with one entry per group, one row per site.
 
@@ -64,7 +64,7 @@ class Solution:
     seconds: Any = float("nan")
     memory: tuple[Any, ...] = ()
     method: Any = None
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[Rung, ...] = static(default=())
 
     @property
     def status(self) -> Any:
@@ -232,8 +232,3 @@ class ModelSolution(Solution):
     def of(cls, solution: Solution, **known: Any) -> Self:
         """The solution with what a model knows."""
         return cls(**{field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)}, **known)
-
-
-register(
-    Solution, data_fields=[f.name for f in dataclasses.fields(Solution) if f.name != "rungs"], meta_fields=["rungs"]
-)

@@ -8,6 +8,7 @@ kernel.pullback(X, G)        # gradient in theta
 A basis (`InducingInputs`, `RandomFeatures`) carries a process by a few functions, for many rows.
 """
 
+from cavity._core.pytrees import static
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
 from cavity.kernels.composite import Product, Sum
@@ -17,7 +18,7 @@ from cavity.kernels.inducing import InducingInputs
 from cavity.kernels.random_features import RandomFeatures
 from cavity.kernels.specs import from_spec
 from cavity.kernels.stationary import RBF, Matern
-from cavity.kernels.structure import kernel, limits, static
+from cavity.kernels.structure import kernel, limits
 
 __all__ = [
     "RBF",

@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.pytrees import static
 from cavity.kernels.base import VARIANCES, Kernel
-from cavity.kernels.structure import Bounds, kernel, limits, static
+from cavity.kernels.structure import Bounds, kernel, limits
 
 
 @kernel

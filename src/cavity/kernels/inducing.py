@@ -8,7 +8,6 @@ Residuals of different rows are taken as independent. Under EP that is the FITC 
 Holden 2008); under Power EP with power p the approximation of Bui, Yan & Turner (2017), for p → 0 the variational one.
 """
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
 from cavity.numerics.linear import cholesky, solve_triangular
@@ -27,7 +26,7 @@ JITTER = 1e-10
 UNREACHED = 1e-20
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@pytree_dataclass(eq=False)
 class InducingInputs(Basis):
     """The process seen through its values at some points.
 
@@ -71,6 +70,3 @@ class InducingInputs(Basis):
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "InducingInputs":
         return cls(arrays["inputs"])
-
-
-register(InducingInputs, ["inputs"], [])

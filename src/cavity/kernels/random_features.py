@@ -10,7 +10,6 @@ of freedom for Matérn's. So w is drawn once, and theta may move afterwards. Dir
 many as X has columns, with lengths as independent draws have them: the mean stays, the scatter falls.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity._core.pytrees import register
+from cavity._core.pytrees import pytree_dataclass
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
 from cavity.kernels.composite import Product, Sum
@@ -28,7 +27,7 @@ from cavity.kernels.dot_product import Linear
 from cavity.kernels.stationary import RBF, Matern, Stationary
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@pytree_dataclass(eq=False)
 class RandomFeatures(Basis):
     """Made by `RandomFeatures.draw`. frequencies: w, (k, d), one array for every stationary part of the kernel.
 
@@ -88,9 +87,6 @@ class RandomFeatures(Basis):
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "RandomFeatures":
         return cls(tuple(arrays[f"frequencies{number}"] for number in range(len(arrays))))
-
-
-register(RandomFeatures, ["frequencies"], [])
 
 
 def stationary_parts(kernel: Any) -> list[Stationary]:

@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._core.pytrees import static
 from cavity.kernels.base import LENGTH_SCALES, Kernel
-from cavity.kernels.structure import Bounds, kernel, limits, static
+from cavity.kernels.structure import Bounds, kernel, limits
 
 #: features whose differences are summed in one pass over the matrix.
 FEATURES_A_PASS = 8

@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Any, TypeVar, dataclass_transform
 
-import jax
 import numpy as np
+
+from cavity._core.pytrees import pytree_dataclass, static
 
 K = TypeVar("K", bound=type)
 
@@ -14,36 +15,15 @@ Bounds = tuple[float, float] | str
 ANYWHERE = (0.5, 2.0)
 
 
-def static(*, default: Any) -> Any:
-    """A dataclass field that is part of the kernel's structure, such as a degree."""
-    return dataclasses.field(default=default, metadata={"static": True})
-
-
 def limits(*, default: Bounds, kw_only: bool = True) -> Any:
     """The static field `p_bounds` of a parameter `p`, given by name only."""
-    return dataclasses.field(default=default, metadata={"static": True}, kw_only=kw_only, repr=False)
+    return static(default=default, kw_only=kw_only, repr=False)
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(static, limits))
 def kernel(cls: K) -> K:
-    """Class decorator: a frozen dataclass that is a JAX pytree, rebuilt from its leaves without being checked again."""
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
-    fields = dataclasses.fields(cls)
-    structure = tuple(f.name for f in fields if f.metadata.get("static", False))
-    leaves = tuple(f.name for f in fields if f.name not in structure)
-
-    def flatten(instance: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-        children = [(jax.tree_util.GetAttrKey(name), getattr(instance, name)) for name in leaves]
-        return children, tuple(getattr(instance, name) for name in structure)
-
-    def unflatten(meta: tuple[Any, ...], children: Any) -> Any:
-        instance = object.__new__(cls)  # JAX fills in placeholders, which __post_init__ would refuse
-        for name, value in zip(leaves + structure, (*children, *meta), strict=True):
-            object.__setattr__(instance, name, value)
-        return instance
-
-    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
-    return cls
+    """Class decorator: a frozen dataclass that is a JAX pytree; two kernels are equal only if they are the same."""
+    return pytree_dataclass(eq=False)(cls)
 
 
 def without_bounds(instance: Any) -> Any:

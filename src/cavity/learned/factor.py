@@ -13,7 +13,8 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64
-from cavity.factors.base import Factor, factor, is_one, static
+from cavity._core.pytrees import static
+from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.learned.message_coordinates import statistics_of
 from cavity.learned.operator import Operator, Report, Sites

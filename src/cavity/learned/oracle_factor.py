@@ -8,7 +8,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from cavity._core.precision import float64
-from cavity.factors.base import Factor, factor, is_one, static
+from cavity._core.pytrees import static
+from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.learned.message_coordinates import parts_of, statistics_of
 from cavity.learned.oracles import Integrated, Oracle, joined

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cavity.factors.base import Factor, factor, static
+from cavity._core.pytrees import static
+from cavity.factors.base import Factor, factor
 from cavity.families.base import Family
 from cavity.learned.message_coordinates import parts_of
 from cavity.learned.sampling import Draws, Question, Sampled, SamplerError, log_density
