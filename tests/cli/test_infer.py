@@ -11,7 +11,7 @@ from command_line import call
 import cavity.cli.infer
 from cavity.cli.infer_result import Answer
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.io.uai_results import read_map, read_mar, read_pr
+from cavity.discrete.io.uai import read_map, read_mar, read_pr
 
 BIF = """network n { }
 variable rain { type discrete [ 2 ] { yes, no }; }

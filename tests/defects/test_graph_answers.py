@@ -146,13 +146,11 @@ def grown_graph():
     return graph
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 42: the new variable is not counted")
 def test_a_variable_added_after_an_inference_counts(grown_graph):
     # The entries of the table add up to 21, for each of the four new states.
     assert cv.infer(grown_graph).log_evidence == pytest.approx(np.log(4 * 21.0), abs=1e-9)
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="defect 42: marginals raise a bare `zip()` error")
 def test_a_variable_added_after_an_inference_has_marginals(grown_graph):
     first, second, third = cv.infer(grown_graph).marginals
     np.testing.assert_allclose(first[:2], np.array([6.0, 15.0]) / 21, atol=1e-9)
@@ -160,7 +158,6 @@ def test_a_variable_added_after_an_inference_has_marginals(grown_graph):
     np.testing.assert_allclose(third, 0.25, atol=1e-9)
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="defect 42: max_product raises a bare `zip()` error")
 def test_a_variable_added_after_an_inference_has_a_best_state(grown_graph):
     states = np.asarray(cv.max_product(grown_graph).states)
     assert states.shape == (3,) and states[:2].tolist() == [1, 2]
@@ -233,7 +230,6 @@ def test_a_very_narrow_interval_has_its_evidence():
     assert found is None or found == pytest.approx(exact, abs=1e-5)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 46: complex tables are cut to their real part")
 def test_complex_tables_are_refused():
     graph = cv.DiscreteGraph([2])
     with warnings.catch_warnings():

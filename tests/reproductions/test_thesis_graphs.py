@@ -12,7 +12,7 @@ from cavity_reproductions.thesis.sum_product import sum_product
 
 import cavity
 from cavity.discrete import DiscreteGraph, exact_discrete
-from cavity.discrete.io.uai_results import write_mar, write_pr
+from cavity.discrete.io.uai import write_mar, write_pr
 
 
 def test_sum_product_is_exact_on_a_tree():

@@ -24,8 +24,8 @@ from cavity.cli.infer_result import (
 )
 from cavity.cli.options import Overwrite
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.exact.tree_messages import Contradiction
-from cavity.discrete.io.uai_results import write_map, write_mar, write_pr
+from cavity.discrete.evidence import Contradiction
+from cavity.discrete.io.uai import write_map, write_mar, write_pr
 from cavity.reports import SweepProgress, Table, UnitProgress, show
 from cavity.reports.html import png, write_whole
 from cavity.reports.network import check_drawable, least_certain, network_figure

@@ -8,7 +8,7 @@ import numpy as np
 
 import cavity
 from cavity.discrete import Clusters, DiscreteGraph, exact_discrete, exact_map, max_product
-from cavity.discrete.exact.tree_messages import Contradiction
+from cavity.discrete.evidence import Contradiction
 from cavity.inference.methods import Rule
 from cavity.inference.status import FIXED_POINTS, Status
 

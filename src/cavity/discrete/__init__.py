@@ -3,9 +3,9 @@
 from cavity.discrete.approx.approximate import Clusters, Tree
 from cavity.discrete.approx.filtering import Filtered
 from cavity.discrete.approx.max_product import MostProbable, max_product
-from cavity.discrete.approx.suggest import Proposal
+from cavity.discrete.approx.suggest import Suggestion
 from cavity.discrete.exact.answers import Exact, exact_discrete, exact_map
-from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.network import DiscreteGraph
 
 __all__ = [
     "Clusters",
@@ -13,7 +13,7 @@ __all__ = [
     "Exact",
     "Filtered",
     "MostProbable",
-    "Proposal",
+    "Suggestion",
     "Tree",
     "exact_discrete",
     "exact_map",

@@ -12,13 +12,13 @@ import numpy as np
 from scipy.special import logsumexp
 
 from cavity._core.precision import float64
-from cavity.discrete.approx.loopy import Rows, stored_by_cardinality
+from cavity.discrete.approx.loopy import StoredRows, stored_by_cardinality
 from cavity.families.categorical import Categorical
 from cavity.inference.solution import ModelSolution
 from cavity.posteriors.tree import TreeDistribution
 
 if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
+    from cavity.discrete.graph import TableGraph
     from cavity.discrete.variables import Variables
     from cavity.inference.solution import Solution
 
@@ -33,7 +33,7 @@ class Clustering:
     cardinalities: np.ndarray
 
     @classmethod
-    def of(cls, graph: DiscreteGraph, clusters: list[tuple[int, ...]]) -> Clustering:
+    def of(cls, graph: TableGraph, clusters: list[tuple[int, ...]]) -> Clustering:
         """The clusters, then the variables that are in none, each alone."""
         held = {variable for own in clusters for variable in own}
         alone = [(number,) for number in range(len(graph.variables)) if number not in held]
@@ -122,7 +122,7 @@ class DiscreteSolution(ModelSolution):
         rows = self._rows()
         return [moments[family][..., row, :k] for family, row, k in zip(rows.family, rows.row, self.sizes, strict=True)]
 
-    def _rows(self) -> Rows:
+    def _rows(self) -> StoredRows:
         """Where every node is stored: with the fewest states that are enough for it."""
         stored = np.array([family.states for family in self.problem.posterior.families])  # type: ignore[attr-defined]
         return stored_by_cardinality(stored[np.searchsorted(stored, self.sizes)])
@@ -179,7 +179,7 @@ class DiscreteSolution(ModelSolution):
         raise ValueError(f"this approximation does not hold the pair ({i}, {j}): no factor or cluster has both.")
 
 
-def log_cavities(solution: Solution, rows: Rows, group: int, site: int, scope: list[int]) -> np.ndarray:
+def log_cavities(solution: Solution, rows: StoredRows, group: int, site: int, scope: list[int]) -> np.ndarray:
     """Σ of the log cavities of the nodes that a site sees, one axis each. rows: where the nodes are stored."""
     total, start, message = np.zeros(()), 0, np.asarray(solution.sites[group][site])
     for axis, node in enumerate(scope):

@@ -1,9 +1,14 @@
 """Table factors, stored together by shape: a graph of a million factors is a few arrays."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+
+Derived = TypeVar("Derived")
 
 
 class Tables(NamedTuple):
@@ -23,64 +28,66 @@ class Tables(NamedTuple):
         return self.log_values.shape[1:]
 
 
-class Table(NamedTuple):
+class LogTable(NamedTuple):
     """One factor."""
 
     scope: tuple[int, ...]
     log_values: np.ndarray
 
 
-class TableStore:
-    """Tables as they were added, and by shape."""
+@dataclass(frozen=True, eq=False)
+class FactorTables:
+    """All factors of a graph at one moment, and the numbers of states they were made for: a value that never changes.
 
-    def __init__(self) -> None:
-        self._parts: list[Tables] = []
-        self._count = 0
-        #: what others have worked out from the tables, until one is added
-        self.memo: dict[Any, Any] = {}
+    by_shape: one entry per shape, in order of first appearance. A graph that is given another factor or variable has
+    another value; copies of a graph, with other evidence, share one.
+    """
+
+    cardinalities: np.ndarray
+    by_shape: tuple[Tables, ...]
+    _derived: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def joined(cls, cardinalities: np.ndarray, parts: Sequence[Tables]) -> FactorTables:
+        """Tables that are already checked, those of one shape together."""
+        shapes: dict[tuple[int, ...], list[Tables]] = {}
+        for part in parts:
+            shapes.setdefault(part.shape, []).append(part)
+        by_shape = tuple(
+            own[0] if len(own) == 1 else Tables(*(np.concatenate(column) for column in zip(*own, strict=True)))
+            for own in shapes.values()
+        )
+        for array in (array for own in by_shape for array in own):
+            array.flags.writeable = False
+        return cls(cardinalities, by_shape)
+
+    def derive(self, work: Callable[[FactorTables], Derived]) -> Derived:
+        """work(self), worked out once and kept for as long as the tables are: they do not change, so it stays true."""
+        if work not in self._derived:
+            self._derived[work] = work(self)
+        return self._derived[work]
 
     def __len__(self) -> int:
-        return self._count
+        return sum(len(own.scopes) for own in self.by_shape)
 
-    def add(self, scopes: np.ndarray, log_values: np.ndarray, numbers: np.ndarray | None = None) -> None:
-        """Factors of one shape, already checked.
-
-        numbers: their places in the graph's own order, where that is not one after another; whoever gives them
-        leaves none out in the end.
-        """
-        if numbers is None:
-            numbers = np.arange(self._count, self._count + len(scopes))
-        self._parts.append(Tables(scopes, log_values, numbers))
-        self._count += len(scopes)
-        self.memo.clear()
-
-    def by_shape(self) -> tuple[Tables, ...]:
-        """All factors, one entry a shape, in order of first appearance."""
-        shapes: dict[tuple[int, ...], list[Tables]] = {}
-        for part in self._parts:
-            shapes.setdefault(part.shape, []).append(part)
-        joined = tuple(
-            Tables(*(np.concatenate(column) for column in zip(*own, strict=True))) for own in shapes.values()
-        )
-        self._parts = list(joined)
-        return joined
-
-    def __iter__(self) -> Iterator[Table]:
+    def __iter__(self) -> Iterator[LogTable]:
         """One by one, in the order in which they were added."""
-        groups = self.by_shape()
-        where = np.zeros((self._count, 2), np.int64)
-        for g, own in enumerate(groups):
+        where = np.zeros((len(self), 2), np.int64)
+        for g, own in enumerate(self.by_shape):
             where[own.numbers] = np.stack([np.full(len(own.numbers), g), np.arange(len(own.numbers))], axis=1)
         for g, row in where:
-            yield Table(tuple(groups[g].scopes[row].tolist()), groups[g].log_values[row])
+            yield LogTable(tuple(self.by_shape[g].scopes[row].tolist()), self.by_shape[g].log_values[row])
 
 
 def log_weights(name: str, values: Any, log: bool) -> np.ndarray:
-    """Log weights from weights (or from logarithms): not negative, not NaN, not infinite."""
+    """Log weights, a new array, from weights (or from logarithms): not negative, not NaN, not infinite."""
     try:
-        found = np.asarray(values, np.float64)
+        given = np.asarray(values)
+        found = None if given.dtype.kind == "c" else given.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of numbers; found {type(values).__name__}.") from None
+        found = None
+    if found is None:
+        raise ValueError(f"{name} must be an array of real numbers; found {type(values).__name__}.")
     bad = np.isnan(found) | (found == np.inf) | (False if log else found < 0)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -89,4 +96,4 @@ def log_weights(name: str, values: Any, log: bool) -> np.ndarray:
     if log:
         return found
     with np.errstate(divide="ignore"):
-        return np.log(found)
+        return np.log(found, out=found)

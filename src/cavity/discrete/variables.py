@@ -1,7 +1,7 @@
 """The variables of a discrete graph: numbers of states, names, names of the states."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -10,26 +10,32 @@ class Variables:
     """Variables numbered from 0. Names are kept only where somebody gave one: a graph may have a million of them."""
 
     def __init__(self, cardinalities: Iterable[int] = ()) -> None:
-        self._cardinalities: list[int] = []
+        found = np.asarray(cardinalities if isinstance(cardinalities, np.ndarray) else list(cardinalities))
+        if found.size and (found.ndim != 1 or found.dtype.kind not in "iu" or (found < 1).any()):
+            raise ValueError(f"cardinalities must be whole numbers of at least 1; found {found.ravel()[:5].tolist()}.")
+        self._cardinalities: list[int] = found.tolist()
+        self._array = np.zeros(0, np.int64)
         self._names: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self._states: dict[int, tuple[str, ...]] = {}
-        self.extend(cardinalities)
 
     def __len__(self) -> int:
         return len(self._cardinalities)
 
     @property
     def cardinalities(self) -> np.ndarray:
-        """Number of states of every variable."""
-        return np.array(self._cardinalities, np.int64)
+        """Number of states of every variable, not to be written to."""
+        if len(self._array) < len(self):
+            self._array = np.array(self._cardinalities, np.int64)
+            self._array.flags.writeable = False
+        return self._array
 
-    def extend(self, cardinalities: Iterable[int]) -> None:
-        """Variables without names."""
-        found = np.asarray(cardinalities if isinstance(cardinalities, np.ndarray) else list(cardinalities))
-        if found.size and (found.ndim != 1 or found.dtype.kind not in "iu" or (found < 1).any()):
-            raise ValueError(f"cardinalities must be whole numbers of at least 1; found {found.ravel()[:5].tolist()}.")
-        self._cardinalities.extend(found.tolist())
+    def copy(self) -> Self:
+        """The same variables; what is added to one is not in the other."""
+        found = type(self)()
+        found._cardinalities, found._names = self._cardinalities.copy(), self._names.copy()
+        found._numbers, found._states = self._numbers.copy(), self._states.copy()
+        return found
 
     def add(self, states: int | Sequence[str], name: str | None = None) -> int:
         """A variable, by its number of states or their names; its number."""

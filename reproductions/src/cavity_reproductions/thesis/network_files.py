@@ -14,7 +14,7 @@ import numpy as np
 
 import cavity
 from cavity.discrete import DiscreteGraph, exact_discrete
-from cavity.discrete.io.uai_results import read_mar, read_pr
+from cavity.discrete.io.uai import read_mar, read_pr
 from cavity_reproductions.datasets.loading import FOLDER
 from cavity_reproductions.thesis.spin_graphs import Structure, between_clusters, grid_edges, grown
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cavity.discrete.approx.loopy import disconnected
-from cavity.discrete.approx.merging import clustered, grouped
-from cavity.discrete.approx.state_padding import rounded
+from cavity.discrete.approx.rewriting import join_factors, join_variables, pad_states
 from cavity.discrete.approx.tree import on_tree
-from cavity.discrete.arc_consistency import check_possible
+from cavity.discrete.evidence import check_possible
+from cavity.discrete.graph import TableGraph
 from cavity.discrete.queries import Clustering, DiscreteSolution
 from cavity.inference.problem import Problem
-
-if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
-    from cavity.inference.solution import Solution
+from cavity.inference.solution import Solution
 
 #: entries of one joined table beyond which it is refused
 LARGEST_TABLE = 2**24
@@ -43,7 +40,7 @@ class Clusters:
 class Approximation:
     """A graph with its approximation; `infer` takes it."""
 
-    graph: DiscreteGraph
+    graph: TableGraph
     form: Tree | Clusters | None = None
     groups: tuple[tuple[int, ...], ...] = ()
 
@@ -51,15 +48,15 @@ class Approximation:
         """The sites and what q is made of; a graph without a possible state is refused."""
         if not len(self.graph.variables):
             raise ValueError("the graph has no variables.")
-        joined = grouped(self.graph, self.groups, LARGEST_TABLE) if self.groups else self.graph
+        joined = join_factors(self.graph, self.groups, LARGEST_TABLE) if self.groups else self.graph
         check_possible(joined)
         if isinstance(self.form, Tree):
             return on_tree(joined, None if self.form.edges is None else tree_edges(joined, self.form.edges))
         clustering = self.clustering()
         if clustering is not None:
-            joined = clustered(joined, clustering, LARGEST_TABLE)
+            joined = join_variables(joined, clustering, LARGEST_TABLE)
             check_possible(joined)
-        return disconnected(rounded(joined))
+        return disconnected(pad_states(joined))
 
     def clustering(self) -> Clustering | None:
         """The clusters that q holds, where it holds any."""
@@ -70,7 +67,7 @@ class Approximation:
         return DiscreteSolution.interpreting(solution, self.graph.variables, self.clustering())
 
 
-def approximate(graph: DiscreteGraph, form: Any, groups: Any) -> Approximation:
+def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = None) -> Approximation:
     """`DiscreteGraph.approximate`: names turned into forms, groups checked."""
     named = {"disconnected": None, "tree": Tree()}
     if isinstance(form, str):
@@ -90,7 +87,7 @@ def approximate(graph: DiscreteGraph, form: Any, groups: Any) -> Approximation:
     return Approximation(graph, form, joined)
 
 
-def tree_edges(graph: DiscreteGraph, edges: Any) -> np.ndarray:
+def tree_edges(graph: TableGraph, edges: Any) -> np.ndarray:
     """Edges by number."""
     numbered = [[graph.variables.number(end) for end in edge] for edge in edges]
     if any(len(edge) != 2 or edge[0] == edge[1] for edge in numbered):
@@ -98,7 +95,7 @@ def tree_edges(graph: DiscreteGraph, edges: Any) -> np.ndarray:
     return np.array(numbered, np.int64).reshape(-1, 2)
 
 
-def members(graph: DiscreteGraph, form: Clusters) -> list[tuple[int, ...]]:
+def members(graph: TableGraph, form: Clusters) -> list[tuple[int, ...]]:
     """Clusters by number, disjoint."""
     found = [tuple(graph.variables.number(variable) for variable in own) for own in form.clusters]
     flat = [number for own in found for number in own]
@@ -108,7 +105,7 @@ def members(graph: DiscreteGraph, form: Clusters) -> list[tuple[int, ...]]:
     return [own for own in found if own]
 
 
-def clustering_of(graph: DiscreteGraph, form: Clusters) -> Clustering:
+def clustering_of(graph: TableGraph, form: Clusters) -> Clustering:
     """The clusters and the variables in none, after refusing what has too many joint states."""
     clustering = Clustering.of(graph, members(graph, form))
     sizes = [math.prod(graph.cardinalities[list(own)].tolist()) for own in clustering.members]

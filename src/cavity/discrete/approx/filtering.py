@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cavity.discrete.approx.approximate import LARGEST_TABLE, Clusters, clustering_of
-from cavity.discrete.approx.merging import clustered
+from cavity.discrete.approx.rewriting import join_variables
+from cavity.discrete.evidence import Contradiction
 from cavity.discrete.exact.answers import exact_discrete
-from cavity.discrete.exact.tree_messages import Contradiction
-from cavity.discrete.tables import Table
-
-if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.graph import TableGraph
+from cavity.discrete.tables import LogTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +29,12 @@ class Filtered:
     log_evidence: float
 
 
-def boyen_koller(graph: DiscreteGraph, slices: Sequence[Sequence[Any]], clusters: Any, memory: float) -> Filtered:
+def boyen_koller(graph: TableGraph, slices: Sequence[Sequence[Any]], clusters: Any, memory: float) -> Filtered:
     """`DiscreteGraph.filter`: names turned into numbers, clusters into variables, then slice after slice."""
     numbered = [[graph.variables.number(variable) for variable in own] for own in slices]
     place = slice_of_each(graph, numbered)
     if clusters is None:
-        return filtered(graph, numbered, memory)
+        return filter_slices(graph, numbered, memory)
     clustering = clustering_of(graph, Clusters(clusters))
     for own in clustering.members:
         if len({place[variable] for variable in own}) > 1:
@@ -44,7 +42,7 @@ def boyen_koller(graph: DiscreteGraph, slices: Sequence[Sequence[Any]], clusters
             raise ValueError(f"a cluster must lie within one slice; {names} are of several.")
     factors_by_slice(graph, place, len(numbered))  # said of the variables that the caller knows
     merged = [sorted({int(clustering.cluster[variable]) for variable in own}) for own in numbered]
-    found = filtered(clustered(graph, clustering, LARGEST_TABLE), merged, memory)
+    found = filter_slices(join_variables(graph, clustering, LARGEST_TABLE), merged, memory)
     joint = {
         cluster: values.reshape(graph.cardinalities[list(clustering.members[cluster])])
         for held, values_held in zip(merged, found.marginals, strict=True)
@@ -59,7 +57,7 @@ def boyen_koller(graph: DiscreteGraph, slices: Sequence[Sequence[Any]], clusters
     return Filtered(marginals, found.log_evidence)
 
 
-def slice_of_each(graph: DiscreteGraph, slices: list[list[int]]) -> dict[int, int]:
+def slice_of_each(graph: TableGraph, slices: list[list[int]]) -> dict[int, int]:
     """The slice of every variable; each is in exactly one."""
     place: dict[int, int] = {}
     for number, own in enumerate(slices):
@@ -76,9 +74,9 @@ def slice_of_each(graph: DiscreteGraph, slices: list[list[int]]) -> dict[int, in
     return place
 
 
-def factors_by_slice(graph: DiscreteGraph, place: dict[int, int], count: int) -> list[list[Table]]:
+def factors_by_slice(graph: TableGraph, place: dict[int, int], count: int) -> list[list[LogTable]]:
     """The factors of every slice: each belongs to the latest slice it touches, and may reach back one slice only."""
-    found: list[list[Table]] = [[] for _ in range(count)]
+    found: list[list[LogTable]] = [[] for _ in range(count)]
     for table in graph:
         touched = sorted({place[variable] for variable in table.scope})
         if len(touched) > 1 and touched[0] < touched[-1] - 1:
@@ -91,7 +89,7 @@ def factors_by_slice(graph: DiscreteGraph, place: dict[int, int], count: int) ->
     return found
 
 
-def filtered(graph: DiscreteGraph, slices: list[list[int]], memory: float) -> Filtered:
+def filter_slices(graph: TableGraph, slices: list[list[int]], memory: float) -> Filtered:
     """One pass: q_new(x_k) = Σ t_i(x) q(x) / Z_i, summed over all but x_k of the new slice (4.6, 4.7)."""
     place = slice_of_each(graph, slices)
     constants = [float(table.log_values) for table in graph if not table.scope]
@@ -109,12 +107,12 @@ def filtered(graph: DiscreteGraph, slices: list[list[int]], memory: float) -> Fi
 
 
 def two_slices(
-    graph: DiscreteGraph, before: list[int], q: list[np.ndarray], own: list[int], factors: list[Table]
-) -> DiscreteGraph:
+    graph: TableGraph, before: list[int], q: list[np.ndarray], own: list[int], factors: list[LogTable]
+) -> TableGraph:
     """The graph of one step: the slice before with q as its tables, the new slice with its factors and evidence."""
     variables = [*before, *own]
     place = {variable: number for number, variable in enumerate(variables)}
-    step = type(graph)(graph.cardinalities[variables])
+    step = TableGraph(graph.cardinalities[variables])
     for number, weights in enumerate(q):
         step.add_factor([number], weights)
     for table in factors:

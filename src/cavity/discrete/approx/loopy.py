@@ -1,29 +1,34 @@
-"""The disconnected approximation q = ∏ q_k(x_k): EP on it is loopy belief propagation (thesis 4.1)."""
+"""The disconnected approximation q = ∏ q_k(x_k): EP on it is loopy belief propagation (thesis 4.1).
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+Also its schedule tree by tree: forests of factors, each passed inward and then outward.
+"""
+
+from collections import deque
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
 from cavity.discrete.approx.parallel_bp import InColumns
+from cavity.discrete.approx.rewriting import pad_states
+from cavity.discrete.graph import TableGraph
 from cavity.factors.table import Table
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.inference.schedule import InOrder, Parallel
+from cavity.inference.schedule import InOrder, Order, Parallel
 from cavity.moments.enumeration import Enumeration
 from cavity.posteriors.factorised import Factorised, GraphPrior, Reach
 
-if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
-
+#: group and number of a site, and the variables it sees
+Site = tuple[int, int, tuple[int, ...]]
 
 #: sites up to which a method that names no schedule visits them one after another; more are visited at once
 ONE_BY_ONE = 5_000
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """Where each variable is stored: the number of its family, and its row there. cardinalities: of the families."""
 
     family: np.ndarray
@@ -31,18 +36,18 @@ class Rows(NamedTuple):
     cardinalities: np.ndarray
 
 
-def stored_by_cardinality(cardinalities: np.ndarray) -> Rows:
+def stored_by_cardinality(cardinalities: np.ndarray) -> StoredRows:
     """Variables of equal cardinality together, in their own order."""
     kinds, family = np.unique(cardinalities, return_inverse=True)
     row = np.zeros(len(cardinalities), np.int64)
     for number in range(len(kinds)):
         own = family == number
         row[own] = np.arange(own.sum())
-    return Rows(family, row, kinds)
+    return StoredRows(family, row, kinds)
 
 
 @float64
-def disconnected(graph: "DiscreteGraph") -> Problem:
+def disconnected(graph: TableGraph) -> Problem:
     """The problem whose EP is loopy BP: factors of one variable are in the prior, exactly; every other is a site."""
     rows = stored_by_cardinality(graph.cardinalities)
     families = tuple(Categorical(int(k)) for k in rows.cardinalities)
@@ -68,7 +73,7 @@ def disconnected(graph: "DiscreteGraph") -> Problem:
     return Problem(prior, tuple(groups), Factorised(families), schedule=schedule, shortcut=InColumns())
 
 
-def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: Rows) -> tuple[Any, ...]:
+def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: StoredRows) -> tuple[Any, ...]:
     """Natural parameters of the variables' own log weights, one array a family."""
     starts = np.cumsum(cardinalities) - cardinalities
     etas = []
@@ -77,3 +82,63 @@ def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: Rows) -> tupl
         zero = weights == -np.inf
         etas.append(jnp.asarray(np.concatenate([np.where(zero, 0.0, weights), zero], axis=1, dtype=float)))
     return tuple(etas)
+
+
+def tree_by_tree(graph: TableGraph) -> Order:
+    """Every factor in one forest; a sweep goes through the forests, each inward and then outward.
+
+    Sites are visited group by group, factors of one shape being a group; within a group the order is that of the trees.
+    """
+    groups = [own for own in pad_states(graph).tables() if len(own.shape) > 1]
+    left: list[Site] = [
+        (number, site, tuple(scope))
+        for number, own in enumerate(groups)
+        for site, scope in enumerate(own.scopes.tolist())
+    ]
+    if not left:
+        return Order(((0,),))
+    orders: list[list[int]] = [[] for _ in groups]
+    while left:
+        taken, left = forest(len(graph.variables), left)
+        outward = walked(taken)
+        for number, site, _ in [*reversed(outward), *outward]:
+            orders[number].append(site)
+    return Order(tuple(tuple(own) for own in orders))
+
+
+def forest(count: int, sites: list[Site]) -> tuple[list[Site], list[Site]]:
+    """Sites that close no loop among themselves, as they come; and the others."""
+    label = np.arange(count)
+
+    def root(variable: int) -> int:
+        while label[variable] != variable:
+            label[variable] = label[label[variable]]
+            variable = int(label[variable])
+        return variable
+
+    taken, others = [], []
+    for site in sites:
+        roots = {root(variable) for variable in site[2]}
+        (taken if len(roots) == len(site[2]) else others).append(site)
+        if len(roots) == len(site[2]):
+            for own in roots:
+                label[own] = min(roots)
+    return taken, others
+
+
+def walked(sites: list[Site]) -> list[Site]:
+    """The sites of a forest from its roots outward."""
+    at: dict[int, list[int]] = {}
+    for number, (_, _, scope) in enumerate(sites):
+        for variable in scope:
+            at.setdefault(variable, []).append(number)
+    seen, order = set(), []
+    for start in at:
+        waiting = deque([start])
+        while waiting:
+            for number in at[waiting.popleft()]:
+                if number not in seen:
+                    seen.add(number)
+                    order.append(sites[number])
+                    waiting.extend(sites[number][2])
+    return order

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cavity.discrete.approx.approximate import approximate
 from cavity.discrete.approx.loopy import stored_by_cardinality
-from cavity.discrete.approx.state_padding import rounded
+from cavity.discrete.approx.rewriting import pad_states
 from cavity.discrete.exact.answers import log_weight
-from cavity.discrete.queries import log_cavities
+from cavity.discrete.graph import TableGraph
+from cavity.discrete.queries import DiscreteSolution, log_cavities
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method
 from cavity.inference.status import Status
 from cavity.moments.enumeration import Enumeration
 
 if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
-    from cavity.discrete.queries import DiscreteSolution
     from cavity.inference.solution import Solution
 
 #: tried one after another, until one settles
@@ -47,7 +47,7 @@ class MostProbable:
 
 
 def max_product(
-    graph: DiscreteGraph,
+    graph: TableGraph,
     method: Method | None = None,
     *,
     max_seconds: float | None = None,
@@ -60,21 +60,22 @@ def max_product(
         max_seconds: for each method tried.
         callback: called with the graph's solution after every sweep. Its evidence has no meaning here.
     """
-    problem = graph.problem().with_moments(Enumeration(maximum=True))
-    told = None if callback is None else lambda solution: callback(graph.interpret(solution))
+    asked = approximate(graph)
+    problem = asked.problem().with_moments(Enumeration(maximum=True))
+    told = None if callback is None else lambda solution: callback(asked.interpret(solution))
     tried = METHODS if method is None else (method,)
     solution = infer(problem, tried[0], max_seconds=max_seconds, callback=told)
     for own in tried[1:]:
         if not solution.converged and solution.status not in (Status.INTERRUPTED, Status.TIME_BUDGET):
             solution = infer(problem, own, max_seconds=max_seconds, callback=told)
-    found = graph.interpret(solution).marginals
+    found = asked.interpret(solution).marginals
     best = [row / row.max() for row in found]
     states = decided(graph, solution, best)
     marginals = np.stack(best) if isinstance(found, np.ndarray) else best
     return MostProbable(states, log_weight(graph, states), marginals, solution.status, int(solution.sweeps))
 
 
-def decided(graph: DiscreteGraph, solution: Solution, best: list[np.ndarray]) -> np.ndarray:
+def decided(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np.ndarray:
     """The best state of every variable.
 
     Variables with several equally good states would choose each for itself, and their choices need not agree. They and
@@ -87,7 +88,7 @@ def decided(graph: DiscreteGraph, solution: Solution, best: list[np.ndarray]) ->
     if not undecided:
         return states
     at: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {v: [] for v in undecided}
-    seen = rounded(graph)
+    seen = pad_states(graph)
     groups = [own for own in seen.tables() if len(own.shape) > 1]
     for number, own in enumerate(groups):
         for site in np.flatnonzero(np.isin(own.scopes, list(undecided)).any(axis=1)).tolist():
@@ -114,7 +115,7 @@ def decided(graph: DiscreteGraph, solution: Solution, best: list[np.ndarray]) ->
     return states
 
 
-def clashing(graph: DiscreteGraph, states: np.ndarray) -> set[int]:
+def clashing(graph: TableGraph, states: np.ndarray) -> set[int]:
     """Variables of factors that call their states impossible together."""
     found: set[int] = set()
     for own in graph.tables():

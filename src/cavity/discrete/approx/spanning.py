@@ -1,16 +1,14 @@
 """Spanning trees: chosen by mutual information or given, rooted in the middle, and the subtrees that scopes span."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 from scipy.special import logsumexp
 
+from cavity.discrete.graph import TableGraph
 from cavity.discrete.tables import Tables
-
-if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
 
 
 class Rooted(NamedTuple):
@@ -43,7 +41,7 @@ class Walk(NamedTuple):
     peak: int
 
 
-def pair_information(graph: "DiscreteGraph") -> tuple[np.ndarray, np.ndarray]:
+def pair_information(graph: TableGraph) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of variables that share a factor, and the mutual information of each.
 
     Of the normalised product of what is known of the pair alone: its factors, larger ones summed over their other

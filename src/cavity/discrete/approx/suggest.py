@@ -11,16 +11,13 @@ import itertools
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cavity.discrete.approx.approximate import Approximation, Tree
 from cavity.discrete.approx.spanning import Rooted, maximal_tree, pair_information, rooted, span
+from cavity.discrete.evidence import Contradiction
 from cavity.discrete.exact.clique_tree import clique_tree
-from cavity.discrete.exact.tree_messages import Contradiction
-from cavity.discrete.exact.weighted_tables import prepared
-
-if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.exact.weighted_tables import free_tables
+from cavity.discrete.graph import TableGraph
 
 #: factors on the longest loop that is joined into one group
 LONGEST_LOOP = 6
@@ -31,7 +28,7 @@ MEMORY = 2e9
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Suggestion:
     """A way to run inference.
 
     approximation: for `infer`; None where `cavity.exact` can be afforded. cost: entries of tables read in one sweep, or
@@ -54,7 +51,7 @@ class Proposal:
         )
 
 
-def propose(graph: DiscreteGraph, cost: float) -> list[Proposal]:
+def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
     """What can be afforded, the most promising first; belief propagation always."""
     pairs, information = pair_information(graph)
     edges = maximal_tree(len(graph.variables), pairs, information)
@@ -65,29 +62,29 @@ def propose(graph: DiscreteGraph, cost: float) -> list[Proposal]:
         return min(1.0, math.fsum(weight.get(pair, 0.0) for pair in jointly) / total) if total > 0 else 1.0
 
     simple = sums_cost(graph)
-    found = [Proposal("disconnected", Approximation(graph), simple, 1.0, held(set()))]
+    found = [Suggestion("disconnected", Approximation(graph), simple, 1.0, held(set()))]
     tree = rooted(len(graph.variables), edges)
     own = tree_cost(graph, tree)
     on_tree = {tuple(sorted(edge)) for edge in edges.tolist()}
-    found.append(Proposal("tree", Approximation(graph, Tree(edges)), own, own / simple, held(on_tree)))
+    found.append(Suggestion("tree", Approximation(graph, Tree(edges)), own, own / simple, held(on_tree)))
     groups = loops(graph, weight)
     if groups:
         factors = list(graph)
         inside = {tuple(sorted(factors[number].scope)) for group in groups for number in group}
         own = simple + sum(group_cost(graph, [factors[number].scope for number in group]) for group in groups)
-        found.append(Proposal("grouped loops", Approximation(graph, None, groups), own, own / simple, held(inside)))
+        found.append(Suggestion("grouped loops", Approximation(graph, None, groups), own, own / simple, held(inside)))
     exact = exact_cost(graph)
     if exact <= cost:
-        found.append(Proposal("exact", None, exact, exact / simple, 1.0))
+        found.append(Suggestion("exact", None, exact, exact / simple, 1.0))
     return sorted((own for own in found if own.cost <= cost or own.name == "disconnected"), key=lambda own: -own.held)
 
 
-def sums_cost(graph: DiscreteGraph) -> float:
+def sums_cost(graph: TableGraph) -> float:
     """Entries that the messages of one sweep of belief propagation read: every table once for each of its variables."""
     return float(sum(len(own.shape) * own.log_values.size for own in graph.tables() if len(own.shape) > 1))
 
 
-def tree_cost(graph: DiscreteGraph, tree: Rooted) -> float:
+def tree_cost(graph: TableGraph, tree: Rooted) -> float:
     """Entries of one sweep on a tree: of its edges, and of the subtree that every other factor spans."""
     states, total = int(graph.cardinalities.max(initial=1)), 0.0
     for own in graph.tables():
@@ -100,15 +97,15 @@ def tree_cost(graph: DiscreteGraph, tree: Rooted) -> float:
     return total
 
 
-def group_cost(graph: DiscreteGraph, scopes: list[tuple[int, ...]]) -> float:
+def group_cost(graph: TableGraph, scopes: list[tuple[int, ...]]) -> float:
     """Entries of the messages of a group of factors with these scopes."""
     scope = {variable for own in scopes for variable in own}
     return float(len(scope) * math.prod(graph.cardinalities[sorted(scope)].tolist()))
 
 
-def exact_cost(graph: DiscreteGraph) -> float:
+def exact_cost(graph: TableGraph) -> float:
     """Entries of all cliques of a junction tree, gone through up and down; infinite where they would not fit."""
-    start = prepared(graph)
+    start = free_tables(graph)
     try:
         tree = clique_tree(start.scopes, tuple(start.states.items()), MEMORY, messages=2)
     except Contradiction:
@@ -118,7 +115,7 @@ def exact_cost(graph: DiscreteGraph) -> float:
     return float(sum(2 * math.prod(clique.shape) for clique in tree.cliques))
 
 
-def loops(graph: DiscreteGraph, weight: dict[tuple[int, ...], float]) -> tuple[tuple[int, ...], ...]:
+def loops(graph: TableGraph, weight: dict[tuple[int, ...], float]) -> tuple[tuple[int, ...], ...]:
     """Disjoint groups of factors that close short loops, the strongest first."""
     by_pair: dict[tuple[int, ...], list[int]] = {}
     for number, own in enumerate(graph):

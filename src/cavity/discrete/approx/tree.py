@@ -1,12 +1,13 @@
 """The tree approximation: q a spanning tree, factors on its edges exact, all others sites (thesis 4.2.2)."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
+from cavity.discrete.approx.rewriting import levels, pad_tables
 from cavity.discrete.approx.spanning import (
     Rooted,
     Span,
@@ -18,7 +19,7 @@ from cavity.discrete.approx.spanning import (
     span,
     walk,
 )
-from cavity.discrete.approx.state_padding import filled, levels
+from cavity.discrete.graph import TableGraph
 from cavity.discrete.tables import Tables
 from cavity.factors.table import OnPath, OnTree, Table
 from cavity.families.path import Path
@@ -27,9 +28,6 @@ from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import EveryNth, InOrder
 from cavity.moments.closed_form import ClosedForm
 from cavity.posteriors.tree import PathWires, Tree, TreePrior, Wires
-
-if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
 
 #: nodes of one level that are handled at once
 WIDTH = 16
@@ -49,7 +47,7 @@ LITTLE = 50_000
 
 
 @float64
-def on_tree(graph: "DiscreteGraph", edges: Any = None) -> Problem:
+def on_tree(graph: TableGraph, edges: Any = None) -> Problem:
     """The problem of tree EP; edges: of the tree, by default the one of maximal mutual information."""
     count, cards = len(graph.variables), graph.cardinalities
     for group in graph.tables():
@@ -77,7 +75,7 @@ def on_tree(graph: "DiscreteGraph", edges: Any = None) -> Problem:
     return Problem(prior, tuple(groups), Tree(states), schedule=schedule)
 
 
-def own_tables(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[np.ndarray, float]:
+def own_tables(graph: TableGraph, tree: Rooted, states: int) -> tuple[np.ndarray, float]:
     """Log tables of the nodes from the factors the tree holds exactly, and the log of constant factors."""
     cards = graph.cardinalities
     possible = np.arange(states) < cards[:, None]
@@ -106,7 +104,7 @@ def own_tables(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[np.nd
     return np.concatenate([tables, root, copy]), log_constant
 
 
-def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[SiteGroup], list[Wires | PathWires]]:
+def off_tree(graph: TableGraph, tree: Rooted, states: int) -> tuple[list[SiteGroup], list[Wires | PathWires]]:
     """Groups of the factors the tree does not hold: of two variables on paths, of more on the subtrees they span."""
     paths: list[tuple[np.ndarray, Walk]] = []
     spans: dict[tuple[Any, int], list[tuple[np.ndarray, Any, Span]]] = {}
@@ -118,9 +116,9 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[Si
         for scope, table in zip(group.scopes, group.log_values, strict=True):
             if len(scope) > 2:
                 own = span(tree, scope)
-                check_passes(table.shape, rounded(len(own.nodes)), graph.cardinalities)
-                wider = filled(Tables(scope[None], table[None], np.zeros(1, int)), level)
-                kind = (wider.shape, rounded(len(own.nodes)))
+                check_passes(table.shape, power_of_four(len(own.nodes)), graph.cardinalities)
+                wider = pad_tables(Tables(scope[None], table[None], np.zeros(1, int)), level)
+                kind = (wider.shape, power_of_four(len(own.nodes)))
                 spans.setdefault(kind, []).append((wider.log_values[0], wider.scopes[0], own))
             elif tree.parent[scope[0]] != scope[1] and tree.parent[scope[1]] != scope[0]:
                 paths.append((table, walk(tree, int(scope[0]), int(scope[1]))))
@@ -141,19 +139,19 @@ def off_tree(graph: "DiscreteGraph", tree: Rooted, states: int) -> tuple[list[Si
     return groups, wires
 
 
-def rounded(edges: int) -> int:
+def power_of_four(edges: int) -> int:
     """The next power of four: few sizes are compiled."""
     return 4 ** math.ceil(math.log(edges, 4) - 1e-9)
 
 
 def by_length(paths: list[tuple[np.ndarray, Walk]]) -> dict[int, list[tuple[np.ndarray, Walk]]]:
     """The paths by their number of edges, rounded; all in one where that costs little."""
-    longest = max((rounded(len(own.nodes)) for _, own in paths), default=1)
+    longest = max((power_of_four(len(own.nodes)) for _, own in paths), default=1)
     if len(paths) * longest <= LITTLE:
         return {longest: paths} if paths else {}
     found: dict[int, list[tuple[np.ndarray, Walk]]] = {}
     for table, own in paths:
-        found.setdefault(rounded(len(own.nodes)), []).append((table, own))
+        found.setdefault(power_of_four(len(own.nodes)), []).append((table, own))
     return found
 
 
@@ -205,7 +203,7 @@ def level_rows(tree: Rooted) -> np.ndarray:
         filled = np.full(-(-len(own) // WIDTH) * WIDTH, count + 1)
         filled[: len(own)] = own
         rows.append(filled.reshape(-1, WIDTH))
-    width = min(WIDTH, rounded(int(np.bincount(tree.depth).max(initial=1))))
+    width = min(WIDTH, power_of_four(int(np.bincount(tree.depth).max(initial=1))))
     found = np.concatenate(rows)[:, :width]
     step = max(FEW_ROWS, 2 ** (len(found).bit_length() - 3))
     return np.concatenate([np.full((-len(found) % step, width), count + 1), found])

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from cavity.discrete.exact.clique_tree import ENTRY
-from cavity.discrete.exact.evaluation import Summed, run
-from cavity.discrete.exact.junction_tree import JunctionTree, junction_tree
-from cavity.discrete.exact.program import planned
-from cavity.discrete.exact.tree_messages import (
+from cavity.discrete.exact.junction_tree import (
     Calibrated,
+    JunctionTree,
     calibrate,
     clique_belief,
     collect,
     incoming,
+    junction_tree,
     log_max,
-    log_sum,
+    log_sum_over,
+    multiply,
     outside,
-    product,
 )
-from cavity.discrete.exact.weighted_tables import prepared
-from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.exact.program import planned
+from cavity.discrete.exact.weighted_tables import Summed, evaluate, free_tables
+from cavity.discrete.graph import TableGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Exact:
     log_evidence: float
     width: int
     table_size: int
-    graph: DiscreteGraph = field(repr=False)
+    graph: TableGraph = field(repr=False)
 
     @cached_property
     def tree(self) -> JunctionTree:
@@ -78,7 +78,7 @@ class Exact:
         variables = self.tree.cliques[index].variables
         belief = clique_belief(self.tree, index, self.messages.up, self.messages.down)
         with np.errstate(divide="ignore"):
-            table = log_sum(belief, outside(self.tree.cliques[index], (i, j)))
+            table = log_sum_over(belief, outside(self.tree.cliques[index], (i, j)))
         weights = np.exp(table - table.max())
         weights /= weights.sum()
         return weights if variables.index(i) < variables.index(j) else weights.T
@@ -97,25 +97,25 @@ class Exact:
             above = self.messages.down[index]
             if above is not None and here.parent not in (previous, following):
                 parts.append(above)
-            table = product(parts, here.shape)
+            table = multiply(parts, here.shape)
             if following < 0:
-                return log_sum(table, outside(here, (j,)))
+                return log_sum_over(table, outside(here, (j,)))
             upwards = following == here.parent
-            carried = log_sum(table, outside(here, here.separator if upwards else cliques[following].separator))
+            carried = log_sum_over(table, outside(here, here.separator if upwards else cliques[following].separator))
             if upwards:
                 carried = carried.reshape(here.message_shape)
         raise AssertionError("a path has an end")
 
 
-def exact_discrete(graph: DiscreteGraph, *, memory: float = 2e9) -> Exact:
+def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
     """Marginals and log evidence of a discrete graph with its evidence, to rounding.
 
     memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
     """
-    start = prepared(graph)
+    start = free_tables(graph)
     frame, program = planned(start.scopes, start.children, tuple(start.states.items()), memory)
     # Weights are the faster way, logarithms the one that always works and needs no more than was promised.
-    found = run(program, start.inputs, start.states) if ENTRY * program.entries <= memory else None
+    found = evaluate(program, start.inputs, start.states) if ENTRY * program.entries <= memory else None
     if found is None:
         calibrated = calibrate(junction_tree(graph, memory=memory))
         found = Summed(calibrated.marginals, math.fsum(calibrated.constants))
@@ -128,7 +128,7 @@ def exact_discrete(graph: DiscreteGraph, *, memory: float = 2e9) -> Exact:
     return Exact(marginals, found.log_sum, frame.width, frame.table_size, graph)
 
 
-def exact_map(graph: DiscreteGraph, *, memory: float = 2e9) -> tuple[np.ndarray, float]:
+def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, float]:
     """The most probable states of a discrete graph with its evidence, and their log weight log ∏ t(x).
 
     Maxima in place of sums towards the roots; then each clique, given its separator, chooses the states of its own
@@ -146,12 +146,12 @@ def exact_map(graph: DiscreteGraph, *, memory: float = 2e9) -> tuple[np.ndarray,
             part[(..., *np.minimum(given, np.array(part.shape[clique.own :]) - 1))]
             for part in incoming(tree, index, up)
         ]
-        best = np.argmax(product(rows, clique.shape[: clique.own]))
+        best = np.argmax(multiply(rows, clique.shape[: clique.own]))
         states[list(clique.variables[: clique.own])] = np.unravel_index(best, clique.shape[: clique.own])
     return states, log_weight(graph, states)
 
 
-def log_weight(graph: DiscreteGraph, states: np.ndarray) -> float:
+def log_weight(graph: TableGraph, states: np.ndarray) -> float:
     """log ∏ t(x) of one state of all variables, likelihoods included."""
     terms = [own.log_values[(np.arange(len(own.scopes)), *states[own.scopes].T)] for own in graph.tables()]
     terms.append(np.array([weights[states[v]] for v, weights in graph.likelihoods.items()]))

@@ -31,7 +31,7 @@ class Stacks(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Step(NamedTuple):
+class Contraction(NamedTuple):
     """One product of tables, by number, with variables summed out.
 
     terms: states that are summed into one entry. entries: of the tables it makes, copies included.
@@ -58,9 +58,9 @@ def size(variables: Iterable[int], states: Mapping[int, int]) -> int:
     return math.prod([states[v] for v in variables])
 
 
-def step(
+def plan_contraction(
     inputs: Sequence[int], scopes: Sequence[Scope], gone: Collection[int], states: Mapping[int, int]
-) -> tuple[Step, Scope]:
+) -> tuple[Contraction, Scope]:
     """The step that multiplies tables with these scopes and sums `gone` out, and the scope of its result."""
     letters: dict[int, str] = {}
     words: list[str] = []
@@ -71,15 +71,17 @@ def step(
         words.append("".join([letters[v] for v in scope]))
     terms = size(gone, states)
     if len(scopes) == 2 and size(letters, states) > SMALL:
-        subscripts, stacks, kept = stacked(scopes[0], scopes[1], gone, states)
+        subscripts, stacks, kept = matrix_stacks(scopes[0], scopes[1], gone, states)
         copies = size(scopes[0], states) + size(scopes[1], states)
-        return Step(tuple(inputs), subscripts, stacks, terms, copies + size(kept, states)), kept
+        return Contraction(tuple(inputs), subscripts, stacks, terms, copies + size(kept, states)), kept
     kept = tuple([v for v in letters if v not in gone])
     subscripts = f"{','.join(words)}->{''.join([letters[v] for v in kept])}"
-    return Step(tuple(inputs), subscripts, None, terms, size(kept, states)), kept
+    return Contraction(tuple(inputs), subscripts, None, terms, size(kept, states)), kept
 
 
-def stacked(one: Scope, other: Scope, gone: Collection[int], states: Mapping[int, int]) -> tuple[str, Stacks, Scope]:
+def matrix_stacks(
+    one: Scope, other: Scope, gone: Collection[int], states: Mapping[int, int]
+) -> tuple[str, Stacks, Scope]:
     """Two tables as stacks of matrices, how they are multiplied, and the scope of the result. Every variable of `gone`
     is in both.
     """

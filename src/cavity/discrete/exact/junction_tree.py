@@ -1,18 +1,36 @@
-"""The junction tree of a discrete graph with its evidence in: a tree of cliques and the log tables they hold.
+"""The junction tree of a discrete graph with its evidence in, and its messages, in logarithms.
 
-Observed variables and variables with one state are sliced out of the tables first, which makes the tree narrower.
+Observed variables and variables with one state are sliced out of the tables first, which makes the tree narrower. Then
+
+    up    m_C(s)   = Σ over C∖s of  ∏ factors · ∏ messages of the children
+    down  m_P→C(s) = Σ over P∖s of  (everything in P, with P's own message from above) / m_C(s)
+
+A sum is taken of exponentials less the largest. A state of the separator may lie more than 1e308 below another one and
+still be the likely one once the other side of the tree is known: where a sum comes out that small, it is taken again
+with a maximum of its own for each state, so that nothing is lost but what is negligible whatever comes later.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
+from cavity.discrete.evidence import Contradiction, fixed_states, free_states, slice_table
 from cavity.discrete.exact.clique_tree import Clique, CliqueTree, Scope, clique_tree, shape_within
-from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.graph import TableGraph
+
+#: sums of exponentials (largest term 1) above this have lost nothing to underflow
+SAFE = 1e-250
+#: entries from which a table is reduced slice by slice: NumPy's loop over a short last axis is slow
+LARGE = 4096
+
+#: a log table and the axes to remove → the log table over the rest
+Reduction = Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,55 +53,24 @@ class JunctionTree:
         return self.frame.cliques
 
 
-class Reduced(NamedTuple):
-    """A graph without the variables that are fixed: states of the free ones, factors over them, log of the rest."""
-
-    states: dict[int, int]
-    fixed: dict[int, int]
-    factors: list[tuple[Scope, np.ndarray]]
-    log_constant: float
-
-
-def fixed_states(graph: DiscreteGraph) -> dict[int, int]:
-    """State of each variable that is observed or has one state."""
-    return {int(v): 0 for v in np.flatnonzero(graph.cardinalities == 1)} | graph.evidence
-
-
-def free_states(graph: DiscreteGraph, fixed: dict[int, int]) -> dict[int, int]:
-    """Number of states of each variable that is not fixed."""
-    return {v: count for v, count in enumerate(graph.cardinalities.tolist()) if v not in fixed}
-
-
-def sliced(scope: Scope, values: np.ndarray, fixed: dict[int, int]) -> tuple[Scope, np.ndarray]:
-    """A table without the variables that are fixed."""
-    if fixed.keys().isdisjoint(scope):
-        return scope, values
-    return tuple(v for v in scope if v not in fixed), values[tuple(fixed.get(v, slice(None)) for v in scope)]
-
-
-def reduced(graph: DiscreteGraph) -> Reduced:
-    """Slice the fixed variables out of every table."""
-    fixed = fixed_states(graph)
-    tables = [*graph, *(((v,), weights) for v, weights in graph.likelihoods.items())]
-    parts = [sliced(scope, values, fixed) for scope, values in tables]
-    constants = [float(values) for scope, values in parts if not scope]
-    log_constant = math.fsum(constants) if -math.inf not in constants else -math.inf
-    return Reduced(free_states(graph, fixed), fixed, [part for part in parts if part[0]], log_constant)
-
-
-def junction_tree(graph: DiscreteGraph, *, memory: float = math.inf, messages: int = 2) -> JunctionTree:
+def junction_tree(graph: TableGraph, *, memory: float = math.inf, messages: int = 2) -> JunctionTree:
     """The junction tree of a graph with its evidence in.
 
     memory: bytes that the tables of inference may take, with so many messages an edge; beyond it, ValueError.
     """
-    problem = reduced(graph)
-    scopes = tuple(scope for scope, _ in problem.factors)
-    frame = clique_tree(scopes, tuple(problem.states.items()), memory, messages)
+    fixed = fixed_states(graph)
+    states = free_states(graph, fixed)
+    tables = [*graph, *(((v,), graph.likelihoods[v]) for v in sorted(graph.likelihoods))]
+    parts = [slice_table(scope, values, fixed) for scope, values in tables]
+    constants = [float(values) for scope, values in parts if not scope]
+    log_constant = math.fsum(constants) if -math.inf not in constants else -math.inf
+    parts = [part for part in parts if part[0]]
+    frame = clique_tree(tuple(scope for scope, _ in parts), tuple(states.items()), memory, messages)
     factors = tuple(
-        tuple(sorted((within(clique, *problem.factors[place], problem.states) for place in clique.held), key=growing))
+        tuple(sorted((within(clique, *parts[place], states) for place in clique.held), key=growing))
         for clique in frame.cliques
     )
-    return JunctionTree(frame, factors, problem.fixed, problem.log_constant)
+    return JunctionTree(frame, factors, fixed, log_constant)
 
 
 def within(clique: Clique, scope: Scope, values: np.ndarray, states: dict[int, int]) -> np.ndarray:
@@ -98,3 +85,154 @@ def growing(table: np.ndarray) -> tuple[int, tuple[bool, ...]]:
     leading axes and NumPy's inner loops stay long.
     """
     return table.size, tuple(length == 1 for length in table.shape[::-1])
+
+
+class Calibrated(NamedTuple):
+    """Log messages to the parents and from them (None into a root), marginals of the free variables, and the constants
+    taken out of the messages: their sum is log Z.
+    """
+
+    up: Sequence[np.ndarray | None]
+    down: Sequence[np.ndarray | None]
+    marginals: dict[int, np.ndarray]
+    constants: list[float]
+
+
+def multiply(parts: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    """A clique's log table from tables that broadcast to it; small ones first, so that only the last sums are large."""
+    if not parts:
+        return np.zeros(shape)
+    total = reduce(np.add, parts)
+    return total if total.shape == shape else np.broadcast_to(total, shape)
+
+
+def fold(combine: np.ufunc, table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Reduce a table over axes given in ascending order."""
+    if table.size < LARGE:
+        return combine.reduce(table, axis=axes)
+    for gone, axis in enumerate(axes):
+        before = (slice(None),) * (axis - gone)
+        first, second, *others = (table[(*before, state)] for state in range(table.shape[axis - gone]))
+        table = np.asarray(combine(first, second))
+        for other in others:
+            combine(table, other, out=table)
+    return table
+
+
+def log_max(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Largest entry over the axes."""
+    return fold(np.maximum, table, axes)
+
+
+def log_sum_over(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """log Σ exp over the axes."""
+    return log_sum_of(*exponentials(table), table, axes)
+
+
+def exponentials(table: np.ndarray) -> tuple[np.ndarray, float]:
+    """exp(table − peak) and the peak, its largest entry (0 where all are −inf)."""
+    peak = float(table.max())
+    if peak == -np.inf:
+        return np.zeros(table.shape), 0.0
+    shifted = table - peak
+    return np.exp(shifted, out=shifted), peak
+
+
+def log_sum_of(linear: np.ndarray, peak: float, table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """log Σ exp over the axes of a table whose exponentials are at hand."""
+    total = fold(np.add, linear, axes)
+    if total.min() > SAFE:
+        return np.log(total) + peak
+    top = fold(np.maximum, table, axes)
+    zero = top == -np.inf
+    if np.all(zero | (total > SAFE)):
+        return np.log(total) + peak
+    # Where the maximum is −inf so are all terms; any finite number in its place leaves them so.
+    shift = np.where(zero, 0.0, top)
+    return np.log(fold(np.add, np.exp(table - np.expand_dims(shift, axes)), axes)) + shift
+
+
+def outside(clique: Clique, variables: Iterable[int]) -> tuple[int, ...]:
+    """Axes of a clique's table that do not belong to these variables."""
+    kept = set(variables)
+    return tuple(axis for axis, v in enumerate(clique.variables) if v not in kept)
+
+
+def incoming(
+    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], children: Iterable[int] | None = None
+) -> list[np.ndarray]:
+    """The factors of a clique and the messages of its children (of these only, where some are named), as its tables."""
+    messages = (
+        np.reshape(message, tree.cliques[child].message_shape)
+        for child in (tree.cliques[index].children if children is None else children)
+        if (message := up[child]) is not None
+    )
+    return [*tree.factors[index], *messages]
+
+
+def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], list[float]]:
+    """Messages towards the roots, with largest entry 0, and the constants taken out of them.
+
+    With sums the constants add up to log Z, with maxima to the largest log weight.
+    """
+    up: list[np.ndarray] = []
+    constants = [tree.log_constant]
+    if tree.log_constant == -np.inf:
+        raise Contradiction
+    with np.errstate(divide="ignore"):
+        for index, clique in enumerate(tree.cliques):
+            message = remove(multiply(incoming(tree, index, up), clique.shape), tuple(range(clique.own)))
+            top = float(np.max(message))
+            if top == -np.inf:
+                raise Contradiction
+            up.append(message - top)
+            constants.append(top)
+    return up, constants
+
+
+def calibrate(tree: JunctionTree) -> Calibrated:
+    """Both passes."""
+    up, constants = collect(tree, log_sum_over)
+    down, marginals = distribute(tree, up)
+    return Calibrated(up, down, marginals, constants)
+
+
+def distribute(tree: JunctionTree, up: list[np.ndarray]) -> tuple[list[np.ndarray | None], dict[int, np.ndarray]]:
+    """Messages from the roots, with largest entry 0 (None into a root), and the marginal of every free variable."""
+    down: list[np.ndarray | None] = [None] * len(tree.cliques)
+    marginals: dict[int, np.ndarray] = {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for index in reversed(range(len(tree.cliques))):
+            clique = tree.cliques[index]
+            belief = clique_belief(tree, index, up, down)
+            linear, peak = exponentials(belief)
+            marginals |= own_marginals(clique, linear)
+            for child in clique.children:
+                axes = outside(clique, tree.cliques[child].separator)
+                message = log_sum_of(linear, peak, belief, axes) - up[child]
+                # 0/0: the child gives this state weight zero whatever is said here.
+                message[np.isnan(message)] = -np.inf
+                message -= message.max()
+                down[child] = message
+    return down, marginals
+
+
+def clique_belief(
+    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], down: Sequence[np.ndarray | None]
+) -> np.ndarray:
+    """Log table of a clique with all messages in: its marginal, up to a constant."""
+    parts = incoming(tree, index, up)
+    if (above := down[index]) is not None:
+        parts.append(above)
+    return multiply(parts, tree.cliques[index].shape)
+
+
+def own_marginals(clique: Clique, linear: np.ndarray) -> dict[int, np.ndarray]:
+    """Marginals of the variables that a clique sums out; its table of weights shrinks by one axis a step."""
+    found: dict[int, np.ndarray] = {}
+    for variable, states in zip(clique.variables[: clique.own], clique.shape, strict=False):
+        rows = linear.reshape(states, -1)
+        weights = rows.sum(axis=1)
+        found[variable] = weights / weights.sum()
+        linear = rows.sum(axis=0)
+    return found

@@ -1,18 +1,27 @@
 """A program for all marginals of a discrete graph: which tables to multiply and what to sum out, in which order.
 
 It depends on scopes and on what is observed, not on numbers: it serves again for other evidence on the same variables.
+It is the messages of a junction tree worked out by scopes alone, kept as lists of tables that are multiplied only when
+a variable of theirs is summed out (lazy propagation, Madsen and Jensen 1999). A table that is a distribution of
+variables nobody asks about sums to one and is left out, so that messages against the arrows of a network say nothing
+where nothing was observed below. What is sent to several neighbours is worked out by halves: first without the one
+half's messages, then without the other's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from cavity.discrete.exact.clique_tree import KEPT, CliqueTree, Scope, clique_tree
-from cavity.discrete.exact.contraction import Step, size
-from cavity.discrete.exact.planner import Output, Planner
+from cavity.discrete.exact.contraction import SMALL, Contraction, plan_contraction, size
+
+#: entries of a table over all variables up to which it pays to sum out several of them at once
+TINY = 256
+#: tables that are multiplied at once
+FEW = 6
 
 
 class Program(NamedTuple):
@@ -24,13 +33,202 @@ class Program(NamedTuple):
     dropped: for every step the tables that no later one needs. entries: of all tables alive at the worst moment.
     """
 
-    steps: list[Step]
+    steps: list[Contraction]
     scalars: list[int]
     marginals: dict[int, int | None]
     upward: int
     log_count: float
     dropped: list[list[int]]
     entries: int
+
+
+class Output(NamedTuple):
+    """What a clique is asked for: tables over these variables, made without those received from the one who asks."""
+
+    variables: frozenset[int]
+    received: Sequence[int] = ()
+
+
+class Planner:
+    """The tables there are so far: scopes, and the heads of those that are distributions p(heads | the others)."""
+
+    def __init__(self, scopes: Iterable[Scope], children: Iterable[int], states: Mapping[int, int]) -> None:
+        self.scopes = list(scopes)
+        self.heads = [frozenset([child]) if child >= 0 else frozenset[int]() for child in children]
+        self.states = states
+        self.steps: list[Contraction] = []
+        self.known: dict[tuple[frozenset[int], frozenset[int]], int] = {}
+        self.summed: set[int] = set()
+        self.scalars: set[int] = set()
+
+    def combine(self, tables: Sequence[int], gone: frozenset[int]) -> int | None:
+        """The product with `gone` summed out; None where that is one for all states."""
+        heads = self.joint_heads(tables)
+        if heads and heads <= gone:
+            self.summed |= heads
+            return None
+        self.summed |= gone
+        # Summed over what it is conditional on, it would sum to more than one.
+        return self.contract(tables, gone, heads - gone if gone <= heads else frozenset())
+
+    def joint_heads(self, tables: Sequence[int]) -> frozenset[int]:
+        """Heads of the product where it is a distribution: its tables can be summed out one after another."""
+        if not all(self.heads[t] for t in tables):
+            return frozenset()
+        left = list(tables)
+        while left:
+            free = next(
+                (t for t in left if not any(self.heads[t].intersection(self.scopes[u]) for u in left if u != t)), None
+            )
+            if free is None:
+                return frozenset()
+            left.remove(free)
+        return frozenset[int]().union(*(self.heads[t] for t in tables))
+
+    def contract(self, tables: Sequence[int], gone: frozenset[int], heads: frozenset[int] = frozenset()) -> int:
+        """The product with `gone` summed out; of large tables two at a time, first those with the smallest result."""
+        if len(tables) == 1 and not gone:
+            return tables[0]
+        key = (frozenset(tables), gone)
+        if key in self.known:
+            return self.known[key]
+        left = self.gathered(tables) if len(tables) > FEW else list(tables)
+        while len(left) > 2 and self.joint_size(left) > SMALL:
+            pairs = [(a, b) for k, a in enumerate(left) for b in left[:k]]
+            first, second = min(pairs, key=lambda pair: self.growth(left, pair, gone))
+            done = self.finished(left, (first, second), gone)
+            left = [t for t in left if t not in (first, second)]
+            left.append(self.emit([first, second], done))
+            gone -= done
+        self.known[key] = self.emit(left, gone, heads)
+        return self.known[key]
+
+    def gathered(self, tables: Iterable[int]) -> list[int]:
+        """The tables with small ones multiplied into each other, as long as the products stay small."""
+        bundles: list[list[int]] = []
+        joint: set[int] = set()
+        for t in sorted(tables, key=lambda t: (self.scopes[t], t)):
+            more = joint.union(self.scopes[t])
+            if bundles and (len(more) == len(joint) or size(more, self.states) <= SMALL):
+                bundles[-1].append(t)
+                joint = more
+            else:
+                bundles.append([t])
+                joint = set(self.scopes[t])
+        return [self.bundled(own) for own in bundles]
+
+    def bundled(self, tables: list[int]) -> int:
+        """The product of tables, a few at a time."""
+        while len(tables) > 1:
+            tables = [*tables[FEW:], self.emit(tables[:FEW], frozenset())]
+        return tables[0]
+
+    def finished(self, tables: Iterable[int], pair: tuple[int, int], gone: frozenset[int]) -> frozenset[int]:
+        """Those of `gone` that are in this pair of tables and in no other."""
+        others = {v for t in tables if t not in pair for v in self.scopes[t]}
+        return frozenset(v for t in pair for v in self.scopes[t] if v in gone and v not in others)
+
+    def growth(self, tables: Iterable[int], pair: tuple[int, int], gone: frozenset[int]) -> int:
+        """Entries that multiplying a pair adds."""
+        result = {v for t in pair for v in self.scopes[t]} - self.finished(tables, pair, gone)
+        return size(result, self.states) - sum(size(self.scopes[t], self.states) for t in pair)
+
+    def emit(self, tables: list[int], gone: frozenset[int], heads: frozenset[int] = frozenset()) -> int:
+        """One step. What only one of two large tables has is summed out of it first."""
+        if len(tables) == 2 and self.joint_size(tables) > SMALL:
+            for place in (0, 1):
+                alone = gone.intersection(self.scopes[tables[place]]).difference(self.scopes[tables[1 - place]])
+                if alone:
+                    tables[place] = self.emit([tables[place]], alone)
+                    gone -= alone
+        made, scope = plan_contraction(tables, [self.scopes[t] for t in tables], gone, self.states)
+        self.steps.append(made)
+        self.scopes.append(scope)
+        self.heads.append(heads)
+        return len(self.scopes) - 1
+
+    def joint_size(self, tables: Iterable[int]) -> int:
+        """Entries of the table over all variables of these."""
+        return size({v for t in tables for v in self.scopes[t]}, self.states)
+
+    def remove(self, tables: Iterable[int], kept: frozenset[int]) -> list[int]:
+        """Sum all variables but `kept` out of a product; what is left of it."""
+        left = set(tables)
+        if all(kept.issuperset(self.scopes[t]) for t in left):
+            return self.merged(left)
+        holders: dict[int, set[int]] = {}
+        for t in left:
+            for v in self.scopes[t]:
+                holders.setdefault(v, set()).add(t)
+        doubtful = [t for t in left if self.heads[t]]
+        while doubtful:
+            t = doubtful.pop()
+            if t in left and all(v not in kept and len(holders[v]) == 1 for v in self.heads[t]):
+                left.discard(t)
+                self.summed |= self.heads[t]
+                for v in self.scopes[t]:
+                    holders[v].discard(t)
+                    doubtful.extend(u for u in holders[v] if v in self.heads[u])
+        waiting = {v for v, own in holders.items() if own and v not in kept}
+        while waiting:
+            used = self.next_used(waiting, holders)
+            gone = frozenset(v for v in waiting if holders[v] <= used)
+            made = self.combine(sorted(used), gone)
+            left -= used
+            if made is not None:
+                (left if self.scopes[made] else self.scalars).add(made)
+            for v in {v for t in used for v in self.scopes[t]}:
+                holders[v] -= used
+                if made is not None and v in self.scopes[made]:
+                    holders[v].add(made)
+            waiting = {v for v in waiting if holders[v]}
+        return self.merged(left)
+
+    def next_used(self, waiting: set[int], holders: Mapping[int, set[int]]) -> set[int]:
+        """The tables that are multiplied next: those of the variable with the smallest table over all of them, with
+        those of others that make it no larger or leave it tiny.
+        """
+        if len(waiting) == 1:
+            return set(holders[next(iter(waiting))])
+        costs = {v: self.joint_size(holders[v]) for v in waiting}
+        order = sorted(waiting, key=lambda v: (costs[v], v))
+        used = set(holders[order[0]])
+        joint = {v for t in used for v in self.scopes[t]}
+        for v in order[1:]:
+            if not holders[v].isdisjoint(used):
+                more = joint.union(*(self.scopes[t] for t in holders[v]))
+                if len(more) == len(joint) or size(more, self.states) <= TINY:
+                    used |= holders[v]
+                    joint = more
+        return used
+
+    def merged(self, tables: Collection[int]) -> list[int]:
+        """Tables that are no distributions multiplied into those that hold their variables: no table becomes larger."""
+        found = [t for t in tables if self.heads[t]]
+        others = [t for t in tables if not self.heads[t]]
+        if len(others) < 2:
+            return found + others
+        groups: list[list[int]] = []
+        for t in sorted(others, key=lambda t: (-len(self.scopes[t]), t)):
+            own = set(self.scopes[t])
+            holder = next((group for group in groups if own.issubset(self.scopes[group[0]])), None)
+            if holder is None:
+                groups.append([t])
+            else:
+                holder.append(t)
+        return found + [self.contract(group, frozenset()) for group in groups]
+
+    def distribute(self, tables: list[int], outputs: Sequence[Output]) -> list[list[int]]:
+        """For every output the tables over its variables, from `tables` and from what all other outputs sent."""
+        if len(outputs) < 2:
+            return [self.remove(tables, output.variables) for output in outputs]
+        middle = len(outputs) // 2
+        found: list[list[int]] = []
+        for here, there in ((outputs[:middle], outputs[middle:]), (outputs[middle:], outputs[:middle])):
+            arriving = [*tables, *(t for output in there for t in output.received)]
+            kept = frozenset(v for output in here for v in output.variables)
+            found += self.distribute(self.remove(arriving, kept), here)
+        return found
 
 
 @lru_cache(KEPT)

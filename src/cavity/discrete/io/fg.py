@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cavity.discrete.graph import DiscreteGraph
-from cavity.discrete.io.scopes import Scopes, add_tables
+from cavity.discrete.graph import TableGraph
+from cavity.discrete.io.flat_tables import PlainTable, Scopes, store_tables, written_tables
 from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, Tokens
-from cavity.discrete.weights import Weights, written_tables
 
 
 class Heads(NamedTuple):
@@ -25,13 +24,13 @@ class Heads(NamedTuple):
     entries: np.ndarray
 
 
-def parse_fg(text: str) -> DiscreteGraph:
+def parse_fg(text: str) -> TableGraph:
     """The graph of an `.fg` text, its factors in the order of the text."""
     tokens = Tokens(re.sub("#[^\n]*", "", text))
     heads = parse_heads(tokens)
-    where = spread(heads.places + 1, heads.lengths)
+    where = consecutive(heads.places + 1, heads.lengths)
     labels = tokens.integers(where, "a label")
-    where_cardinalities = spread(heads.places + 1 + heads.lengths, heads.lengths)
+    where_cardinalities = consecutive(heads.places + 1 + heads.lengths, heads.lengths)
     states = tokens.integers(where_cardinalities, "a cardinality", least=1)
     known, first, members = np.unique(labels, return_index=True, return_inverse=True)
     cardinalities = states[first]
@@ -47,13 +46,11 @@ def parse_fg(text: str) -> DiscreteGraph:
     sizes = checked_sizes(tokens, heads, scopes, cardinalities)
     starts = np.cumsum(sizes) - sizes
     flat = parse_entries(tokens, heads, sizes, starts)
-    graph = DiscreteGraph()
-    if np.array_equal(known, np.arange(len(known))):
-        graph.variables.extend(cardinalities)
-    else:
-        for label, count in zip(known.tolist(), cardinalities.tolist(), strict=True):
-            graph.add_variable(count, f"x{label}")
-    add_tables(graph, scopes, flat, starts, first_fastest=True)
+    without_gaps = np.array_equal(known, np.arange(len(known)))
+    graph = TableGraph(cardinalities if without_gaps else ())
+    for label, count in () if without_gaps else zip(known.tolist(), cardinalities.tolist(), strict=True):
+        graph.add_variable(count, f"x{label}")
+    store_tables(graph, scopes, flat, starts, first_fastest=True)
     return graph
 
 
@@ -87,7 +84,7 @@ def checked_sizes(tokens: Tokens, heads: Heads, scopes: Scopes, cardinalities: n
 
 def parse_entries(tokens: Tokens, heads: Heads, sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The tables, one after another, with zeros where no entry is given."""
-    where = spread(heads.places + 2 + 2 * heads.lengths, 2 * heads.entries)
+    where = consecutive(heads.places + 2 + 2 * heads.lengths, 2 * heads.entries)
     index, owner = tokens.integers(where[::2], "an index"), np.repeat(np.arange(len(sizes)), heads.entries)
     if (over := index >= sizes[owner]).any():
         k = int(np.argmax(over))
@@ -105,13 +102,13 @@ def parse_entries(tokens: Tokens, heads: Heads, sizes: np.ndarray, starts: np.nd
     return flat
 
 
-def spread(places: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def consecutive(places: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """places[i], places[i] + 1, …, counts[i] of them, for one i after another."""
     ends = np.cumsum(counts)
     return np.repeat(places - (ends - counts), counts) + np.arange(int(counts.sum()))
 
 
-def format_fg(graph: DiscreteGraph) -> str:
+def format_fg(graph: TableGraph) -> str:
     """The `.fg` text of a graph, every number in full.
 
     Evidence, soft or not, becomes factors, and a variable of no factor gets one of ones: the format has no other place
@@ -123,7 +120,7 @@ def format_fg(graph: DiscreteGraph) -> str:
     tables = written_tables(graph, evidence=True, first_fastest=True)
     alone = set(range(len(names))).difference(*(table.scope for table in tables))
     cardinalities = graph.cardinalities.tolist()
-    tables += [Weights((v,), (cardinalities[v],), [1.0] * cardinalities[v]) for v in sorted(alone)]
+    tables += [PlainTable((v,), (cardinalities[v],), [1.0] * cardinalities[v]) for v in sorted(alone)]
     blocks = [str(len(tables))]
     for scope, shape, weights in tables:
         entries = [f"{index} {weight!r}" for index, weight in enumerate(weights) if weight > 0]

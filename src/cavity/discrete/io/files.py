@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.graph import TableGraph
 from cavity.discrete.io.bif import parse_bif
 from cavity.discrete.io.fg import format_fg, parse_fg
 from cavity.discrete.io.tokens import quoted
@@ -23,7 +23,7 @@ Source = str | os.PathLike[str]
 
 def read_graph(
     source: Source, evidence: Source | Mapping[Any, Any] | None = None, kind: str | None = None
-) -> DiscreteGraph:
+) -> TableGraph:
     """The graph of a file in one of the formats .uai (competitions), .fg (libDAI) and .bif (Bayesian networks).
 
     Args:
@@ -49,7 +49,7 @@ def read_graph(
         raise ValueError(f"{name}{error}") from None
 
 
-def write_graph(graph: DiscreteGraph, path: Source) -> None:
+def write_graph(graph: TableGraph, path: Source) -> None:
     """The graph into a .uai or .fg file; evidence that it has goes into <path>.evid beside a .uai file."""
     target = Path(path)
     if target.suffix == ".uai":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete import DiscreteGraph
 
 
 class Plan(NamedTuple):

@@ -11,8 +11,8 @@ import numpy as np
 from distributed import Client
 
 from cavity._core.precision import float64
-from cavity.discrete.arc_consistency import check_possible
-from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete import DiscreteGraph
+from cavity.discrete.evidence import check_possible
 from cavity.distributed.clients import client_or_local
 from cavity.distributed.contributions import Proposal
 from cavity.distributed.graph.cutting import Plan, in_parts

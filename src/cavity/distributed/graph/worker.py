@@ -10,8 +10,8 @@ import numpy as np
 
 from cavity._core.precision import float64, to_numpy
 from cavity._core.threads import one_blas_thread
+from cavity.discrete import DiscreteGraph
 from cavity.discrete.approx.loopy import disconnected, stored_by_cardinality
-from cavity.discrete.graph import DiscreteGraph
 from cavity.distributed.graph.cutting import Plan
 from cavity.distributed.linear.worker import looked_at
 from cavity.inference import stepping

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from cavity.discrete.graph import DiscreteGraph
-from cavity.discrete.weights import written_tables
+from cavity.discrete.graph import TableGraph
+from cavity.discrete.io.flat_tables import written_tables
 
 #: states of a spin, in their order
 SPINS = ("-1", "+1")
 
 
-def from_networkx(network: Any) -> DiscreteGraph:
+def from_networkx(network: Any) -> TableGraph:
     """Spins on an undirected networkx graph: p(s) ∝ exp(Σ hᵢ sᵢ + Σ Jᵢⱼ sᵢ sⱼ) with s = ±1.
 
     The node attribute `field` is hᵢ, 0 where it is missing; the edge attribute `coupling` is Jᵢⱼ. Variables have the
@@ -22,7 +22,7 @@ def from_networkx(network: Any) -> DiscreteGraph:
     require("networkx")
     if network.is_directed() or network.is_multigraph():
         raise ValueError(f"network must be an undirected graph with single edges; found a {type(network).__name__}.")
-    graph = DiscreteGraph()
+    graph = TableGraph()
     numbers = {node: graph.add_variable(SPINS, str(node)) for node in network.nodes}
     fields = {node: attribute(h, f"field of {node!r}") for node, h in network.nodes(data="field") if h is not None}
     for a, b, J in network.edges(data="coupling"):
@@ -55,7 +55,7 @@ def attribute(value: Any, what: str) -> float:
     return found
 
 
-def to_networkx(graph: DiscreteGraph) -> Any:
+def to_networkx(graph: TableGraph) -> Any:
     """The bipartite networkx graph of nodes ("variable", i) and ("factor", a), an edge where a's scope has i.
 
     Variables have the attributes `name`, `states`, and where there are any `observed` and `log_likelihood`; factors
@@ -74,7 +74,7 @@ def to_networkx(graph: DiscreteGraph) -> Any:
     return network
 
 
-def from_pgmpy(model: Any) -> DiscreteGraph:
+def from_pgmpy(model: Any) -> TableGraph:
     """The graph of a pgmpy DiscreteBayesianNetwork, DiscreteMarkovNetwork or FactorGraph.
 
     Variables and states keep their names as text, variables in the order of the model's nodes.
@@ -93,7 +93,7 @@ def from_pgmpy(model: Any) -> DiscreteGraph:
     for factor in factors:
         for variable in factor.variables:
             states.setdefault(variable, list(factor.state_names[variable]))
-    graph, numbers = DiscreteGraph(), {}
+    graph, numbers = TableGraph(), {}
     for node in model.nodes():
         if node not in states:
             if hasattr(model, "get_factor_nodes"):  # among the nodes of a factor graph are its factors
@@ -111,7 +111,7 @@ def from_pgmpy(model: Any) -> DiscreteGraph:
     return graph
 
 
-def to_pgmpy(graph: DiscreteGraph) -> Any:
+def to_pgmpy(graph: TableGraph) -> Any:
     """The same distribution as pgmpy's DiscreteMarkovNetwork, with the graph's names of variables and states.
 
     Evidence, soft or not, becomes factors. pgmpy has no factor without a variable: constants go into the first factor.

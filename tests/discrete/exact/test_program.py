@@ -8,16 +8,16 @@ from scipy.special import logsumexp
 from small_graphs import enumerated, joint_table
 
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.exact import contraction, planner
+from cavity.discrete.exact import contraction
+from cavity.discrete.exact import program as planning
 from cavity.discrete.exact.answers import exact_discrete
 from cavity.discrete.exact.clique_tree import clique_tree
-from cavity.discrete.exact.conditional_tables import weighted
 from cavity.discrete.exact.program import Program, planned
-from cavity.discrete.exact.weighted_tables import prepared
+from cavity.discrete.exact.weighted_tables import find_conditionals, free_tables
 
 
 def program(graph: DiscreteGraph) -> Program:
-    start = prepared(graph)
+    start = free_tables(graph)
     return planned(start.scopes, start.children, tuple(start.states.items()), math.inf)[1]
 
 
@@ -57,9 +57,9 @@ def random_network(seed: int) -> DiscreteGraph:
 
 @pytest.mark.parametrize("small", [contraction.SMALL, 4], ids=["at once", "two at a time"])
 def test_equals_enumeration(small: int, monkeypatch: pytest.MonkeyPatch):
-    for module in (contraction, planner):
+    for module in (contraction, planning):
         monkeypatch.setattr(module, "SMALL", small)
-    monkeypatch.setattr(planner, "FEW", 2 if small == 4 else planner.FEW)
+    monkeypatch.setattr(planning, "FEW", 2 if small == 4 else planning.FEW)
     planned.cache_clear()
     for seed in range(200):
         graph = random_network(seed)
@@ -113,7 +113,7 @@ def test_each_variable_is_the_child_of_one_table():
     graph.add_factor([0], [0.3, 0.7])
     graph.add_factor([1, 2], [[0.2, 0.5], [0.3, 0.5]])
     groups = graph.tables()
-    children = {own.shape: part.child.tolist() for own, part in zip(groups, weighted(groups), strict=True)}
+    children = {own.shape: part.child.tolist() for own, part in zip(groups, find_conditionals(groups), strict=True)}
     assert children == {(2, 2): [1, -1], (2,): [0]}
 
 

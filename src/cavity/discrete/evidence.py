@@ -1,16 +1,18 @@
-"""What is possible at all: states that neither a table nor evidence rules out, found by passing zeros along."""
-
-from typing import TYPE_CHECKING
+"""What is possible at all and what is still free: evidence sliced out of tables, zeros passed along."""
 
 import numpy as np
 
-from cavity.discrete.exact.tree_messages import Contradiction
-
-if TYPE_CHECKING:
-    from cavity.discrete.graph import DiscreteGraph
+from cavity.discrete.graph import TableGraph
 
 
-def check_possible(graph: "DiscreteGraph") -> None:
+class Contradiction(ValueError):
+    """All states have weight zero."""
+
+    def __init__(self) -> None:
+        super().__init__("the evidence has probability zero: no state of the variables has a positive weight.")
+
+
+def check_possible(graph: TableGraph) -> None:
     """Refuse a graph in which some variable is left without a state.
 
     A state is struck out when every entry of some table that holds it is zero or needs a struck state; that is repeated
@@ -42,3 +44,22 @@ def check_possible(graph: "DiscreteGraph") -> None:
                     changed = True
     if not possible:
         raise Contradiction
+
+
+def fixed_states(graph: TableGraph) -> dict[int, int]:
+    """State of each variable that is observed or has one state."""
+    return {int(v): 0 for v in np.flatnonzero(graph.cardinalities == 1)} | graph.evidence
+
+
+def free_states(graph: TableGraph, fixed: dict[int, int]) -> dict[int, int]:
+    """Number of states of each variable that is not fixed."""
+    return {v: count for v, count in enumerate(graph.cardinalities.tolist()) if v not in fixed}
+
+
+def slice_table(
+    scope: tuple[int, ...], values: np.ndarray, fixed: dict[int, int]
+) -> tuple[tuple[int, ...], np.ndarray]:
+    """A table without the variables that are fixed."""
+    if fixed.keys().isdisjoint(scope):
+        return scope, values
+    return tuple(v for v in scope if v not in fixed), values[tuple(fixed.get(v, slice(None)) for v in scope)]

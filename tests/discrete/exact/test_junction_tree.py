@@ -8,11 +8,9 @@ from scipy.special import logsumexp
 
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.exact.answers import exact_discrete, exact_map
-from cavity.discrete.exact.evaluation import Summed, run
-from cavity.discrete.exact.junction_tree import junction_tree
+from cavity.discrete.exact.junction_tree import calibrate, junction_tree
 from cavity.discrete.exact.program import planned
-from cavity.discrete.exact.tree_messages import calibrate
-from cavity.discrete.exact.weighted_tables import prepared
+from cavity.discrete.exact.weighted_tables import Summed, evaluate, free_tables
 
 
 def random_graph(seed: int) -> DiscreteGraph:
@@ -128,9 +126,9 @@ def test_nothing_is_lost_below_the_smallest_number():
 
 def in_weights(graph: DiscreteGraph) -> Summed | None:
     """The answer without logarithms."""
-    start = prepared(graph)
+    start = free_tables(graph)
     _, program = planned(start.scopes, start.children, tuple(start.states.items()), math.inf)
-    found = run(program, start.inputs, start.states)
+    found = evaluate(program, start.inputs, start.states)
     return found and found._replace(log_sum=found.log_sum + start.log_constant)
 
 

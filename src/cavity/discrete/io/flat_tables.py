@@ -1,12 +1,15 @@
-"""Scopes of many factors as flat arrays: a file of a million factors is checked and stored without a loop over them."""
+"""Tables as files have them: plain weights in flat arrays, from the words of a text into a graph and back.
+
+A file of a million factors is checked and stored without a loop over them.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from cavity.discrete.graph import DiscreteGraph
-from cavity.discrete.tables import log_weights
+from cavity.discrete.graph import TableGraph
+from cavity.discrete.tables import Tables, log_weights
 
 
 class Scopes(NamedTuple):
@@ -43,8 +46,8 @@ class Scopes(NamedTuple):
         return int(order[1:][twice].min()) if twice.any() else None
 
 
-def add_tables(
-    graph: DiscreteGraph, scopes: Scopes, flat: np.ndarray, starts: np.ndarray, *, first_fastest: bool = False
+def store_tables(
+    graph: TableGraph, scopes: Scopes, flat: np.ndarray, starts: np.ndarray, *, first_fastest: bool = False
 ) -> None:
     """Factors that are already checked, by shape, in their own order.
 
@@ -67,4 +70,50 @@ def add_tables(
             values = flat[starts[numbers][:, None] + np.arange(size)].reshape(len(numbers), *stored)
         if first_fastest:
             values = values.transpose(0, *range(len(shape), 0, -1))
-        graph.factors.add(rows, log_weights("values", values, log=False), before + numbers)
+        graph.add_tables([Tables(rows, log_weights("values", values, log=False), before + numbers)])
+
+
+class PlainTable(NamedTuple):
+    """One factor. weights: flat, the last variable of the scope running fastest or, where asked for, the first."""
+
+    scope: tuple[int, ...]
+    shape: tuple[int, ...]
+    weights: list[float]
+
+
+def written_tables(graph: TableGraph, *, evidence: bool = False, first_fastest: bool = False) -> list[PlainTable]:
+    """Every factor of the graph in its own order, then soft evidence as factors.
+
+    evidence: whether what was observed is added as well, as factors of 0 and 1: then the tables alone have the graph's
+    distribution and its Z.
+    """
+    found: list[PlainTable | None] = [None] * len(graph.factors)
+    for own in graph.tables():
+        weights = plain_weights(own.log_values, own.numbers)
+        if first_fastest:
+            weights = weights.transpose(0, *range(len(own.shape), 0, -1))
+        rows = weights.reshape(len(weights), -1).tolist()
+        for number, scope, row in zip(own.numbers.tolist(), own.scopes.tolist(), rows, strict=True):
+            found[number] = PlainTable(tuple(scope), own.shape, row)
+    tables = [table for table in found if table is not None]
+    for variable, log_likelihood in graph.likelihoods.items():
+        row = plain_weights(log_likelihood[None], np.array([len(tables)]))[0]
+        tables.append(PlainTable((variable,), row.shape, row.tolist()))
+    for variable, state in graph.evidence.items() if evidence else ():
+        row = np.eye(int(graph.cardinalities[variable]))[state]
+        tables.append(PlainTable((variable,), row.shape, row.tolist()))
+    return tables
+
+
+def plain_weights(log_values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """exp of the logarithms, where doubles can hold it: an entry that became 0 or ∞ would be another model."""
+    with np.errstate(over="ignore", under="ignore"):
+        weights = np.exp(log_values)
+    lost = (weights == np.inf) | ((weights == 0) & (log_values > -np.inf))
+    if lost.any():
+        place = tuple(np.argwhere(lost)[0])
+        raise ValueError(
+            f"factor {numbers[place[0]]} has an entry exp({log_values[place]:.6g}), which a double cannot hold; "
+            "move a constant into another factor."
+        )
+    return weights

@@ -5,7 +5,7 @@ import pytest
 from small_graphs import enumerated, joint_table
 
 import cavity as cv
-from cavity.discrete.approx.state_padding import WORTH, levels, rounded
+from cavity.discrete.approx.rewriting import WORTH, levels, pad_states
 
 CARDINALITIES = [5, 2, 3, 4, 2, 3]
 TREE = [(0, 1), (2, 1), (3, 2), (2, 4), (5, 4)]
@@ -21,7 +21,7 @@ def graph_of(scopes, seed=0):
 
 
 def test_small_tables_become_one_shape():
-    shapes = {own.shape for own in rounded(graph_of(TREE)).tables() if len(own.shape) > 1}
+    shapes = {own.shape for own in pad_states(graph_of(TREE)).tables() if len(own.shape) > 1}
     assert shapes == {(5, 5)}
 
 
@@ -35,12 +35,12 @@ def test_tables_that_would_grow_too_much_keep_their_shapes():
 def test_one_number_of_states_changes_nothing():
     graph = cv.DiscreteGraph([3, 3])
     graph.add_factor([0, 1], np.ones((3, 3)))
-    assert rounded(graph) is graph
+    assert pad_states(graph) is graph
 
 
 def test_the_distribution_is_the_same():
     graph = graph_of(TREE).given({4: 1}, likelihoods={0: [1.0, 2.0, 0.0, 1.0, 3.0]})
-    wider = joint_table(rounded(graph))
+    wider = joint_table(pad_states(graph))
     own = tuple(slice(k) for k in CARDINALITIES)
     np.testing.assert_array_equal(wider[own], joint_table(graph))
     inside = np.zeros(wider.shape, bool)

@@ -1,0 +1,124 @@
+"""The graph that users meet: what it is, and one line for each thing that can be done with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from cavity.discrete.approx.approximate import Approximation, approximate
+from cavity.discrete.approx.filtering import Filtered, boyen_koller
+from cavity.discrete.approx.loopy import tree_by_tree
+from cavity.discrete.approx.suggest import Suggestion, suggest
+from cavity.discrete.graph import TableGraph
+from cavity.discrete.io import converters
+from cavity.discrete.io.files import read_graph, write_graph
+from cavity.discrete.io.uai import format_uai
+from cavity.discrete.queries import DiscreteSolution
+from cavity.inference.problem import Problem
+from cavity.inference.schedule import Order
+from cavity.inference.solution import Solution
+
+
+class DiscreteGraph(TableGraph):
+    """p(x) ∝ ∏ t(x_scope) over variables with finitely many states.
+
+    Build it with `add_variable` and `add_factor`, many at a time with `cardinalities` and `add_factors`, or read it
+    from a file with `read`. `given` returns the graph with evidence.
+    """
+
+    @classmethod
+    def of(cls, graph: TableGraph) -> Self:
+        """The same variables, tables and evidence with the questions of this class."""
+        return cls.assemble(graph.variables, graph.factors, graph.evidence, graph.likelihoods)
+
+    @classmethod
+    def read(
+        cls,
+        source: str | os.PathLike[str],
+        *,
+        evidence: str | os.PathLike[str] | Mapping[Any, Any] | None = None,
+        kind: str | None = None,
+    ) -> Self:
+        """The graph of a .uai, .fg or .bif file (or .gz of one), or of such a text: a string with a newline.
+
+        evidence: variable → state, or an `.evid` file or text; no file is looked for. kind: where the suffix and the
+        first word do not say it.
+        """
+        return cls.of(read_graph(source, evidence, kind))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Into a .uai or .fg file, numbers in full.
+
+        Evidence goes into `<path>.evid` beside a .uai file, and into factors of a .fg file.
+        """
+        write_graph(self, path)
+
+    def to_uai(self) -> str:
+        """The text of the `.uai` file: soft evidence becomes factors, evidence is not part of it."""
+        return format_uai(self)
+
+    @classmethod
+    def from_networkx(cls, network: Any) -> Self:
+        """Spins ±1 on an undirected networkx graph, with edge attributes `coupling` and node attributes `field`."""
+        return cls.of(converters.from_networkx(network))
+
+    def to_networkx(self) -> Any:
+        """The bipartite networkx graph of nodes ("variable", i) and ("factor", a)."""
+        return converters.to_networkx(self)
+
+    @classmethod
+    def from_pgmpy(cls, model: Any) -> Self:
+        """The graph of a discrete pgmpy model: a Bayesian network, a Markov network or a factor graph."""
+        return cls.of(converters.from_pgmpy(model))
+
+    def to_pgmpy(self) -> Any:
+        """The same distribution as a DiscreteMarkovNetwork of pgmpy."""
+        return converters.to_pgmpy(self)
+
+    def approximate(self, form: Any = "disconnected", *, groups: Any = None) -> Approximation:
+        """The graph with what is to stand for q; `infer` takes it.
+
+        Args:
+            form: "disconnected" (loopy belief propagation), "tree", a `Tree` with edges of your own, or `Clusters`.
+            groups: sets of factors, by number, that are joined into one each and then integrated exactly.
+        """
+        return approximate(self, form, groups)
+
+    def suggest(self, cost: float = 1e7) -> list[Suggestion]:
+        """Trees and groupings that can be afforded, with what each costs and may gain, the most promising first.
+
+        Args:
+            cost: entries of tables that one sweep may read, or that exact inference may make.
+        """
+        return suggest(self, cost)
+
+    def tree_by_tree(self) -> Order:
+        """A schedule for loopy belief propagation: forests of factors one after another, each inward and outward.
+
+        On a tree whose variables have equally many states one sweep is exact.
+        """
+        return tree_by_tree(self)
+
+    def filter(
+        self, slices: Sequence[Sequence[Any]], *, clusters: Sequence[Sequence[Any]] | None = None, memory: float = 2e9
+    ) -> Filtered:
+        """One pass through time slices, after Boyen & Koller: marginals given the evidence up to each slice.
+
+        A factor belongs to the latest slice it touches and may touch only that one and the one before. Every step sums
+        the old slice out exactly, and keeps a product over the variables of the new one, or over clusters of them.
+
+        Args:
+            slices: the variables of every slice, by number or name, each variable in exactly one.
+            clusters: sets of variables within a slice that are kept joint; all of a slice in one set is exact.
+            memory: bytes that the tables of one step may take.
+        """
+        return boyen_koller(self, slices, clusters, memory)
+
+    def problem(self) -> Problem:
+        """The disconnected approximation, whose EP is loopy belief propagation."""
+        return approximate(self).problem()
+
+    def interpret(self, solution: Solution) -> DiscreteSolution:
+        """The solution of this graph's problem, with its marginals and pairs; `infer(graph)` returns it."""
+        return approximate(self).interpret(solution)
