@@ -59,13 +59,14 @@ class InColumns(SweepKernel):
     """Parallel sweeps, and measurements, of small tables over independent variables."""
 
     def measures(self, problem: Problem, method: Method) -> bool:
-        """Whether every site is a small table, matched as it is."""
-        return type(method.projection) is Matched and all(is_table(group) for group in problem.groups)
+        """As `sweeps`: a run is visited and measured by the same code."""
+        return self.sweeps(problem, method)
 
     def sweeps(self, problem: Problem, method: Method) -> bool:
-        """Whether all sites of a group are updated from the same q, and their scales are measured afterwards."""
+        """Whether every site is a small table, matched as it is, and all of a group are updated from the same q."""
         schedule = problem.schedule if method.schedule is None else method.schedule
-        return isinstance(schedule, Parallel) and not method.single_pass and self.measures(problem, method)
+        whole = isinstance(schedule, Parallel) and not method.single_pass and type(method.projection) is Matched
+        return whole and all(is_table(group) for group in problem.groups)
 
     def swept(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
         run = partial(sweep_columns, problem, method, moving)
