@@ -9,12 +9,12 @@ from typing import Any, Self
 from cavity.discrete.approx.approximate import Approximation, approximate
 from cavity.discrete.approx.filtering import Filtered, boyen_koller
 from cavity.discrete.approx.loopy import tree_by_tree
+from cavity.discrete.approx.queries import DiscreteSolution
 from cavity.discrete.approx.suggest import Suggestion, suggest
 from cavity.discrete.graph import TableGraph
 from cavity.discrete.io import converters
 from cavity.discrete.io.files import read_graph, write_graph
 from cavity.discrete.io.uai import format_uai
-from cavity.discrete.queries import DiscreteSolution
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import Order
 from cavity.inference.solution import Solution

@@ -118,7 +118,7 @@ def measure_sites(problem: Problem, method: Method, state: State, key: jax.Array
 
     Inlined into the programs that call it: it is traced once, however often one of them does.
     """
-    if problem.shortcut is not None and problem.shortcut.can_measure(problem, method):
+    if problem.shortcut is not None and problem.shortcut.applies(problem, method):
         return problem.shortcut.measure(problem, method, state)
     found, q = [], state.q
     for number, (group, own, memory) in enumerate(zip(problem.groups, state.sites, state.memory, strict=True)):
@@ -246,7 +246,7 @@ def sweep_while(
 ) -> State:
     """Sweeps while `moving` says so of the state, by the problem's own kernel where it has one for this method."""
     kernel = problem.shortcut
-    if kernel is not None and kernel.can_sweep(problem, method):
+    if kernel is not None and kernel.applies(problem, method):
         return kernel.sweep_while(problem, method, state, moving)
     return jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), state)
 
@@ -254,7 +254,7 @@ def sweep_while(
 def sweep_once(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
     """One sweep, by the problem's own kernel where it has one for this method."""
     kernel = problem.shortcut
-    if kernel is not None and kernel.can_sweep(problem, method):
+    if kernel is not None and kernel.applies(problem, method):
         return kernel.sweep_while(problem, method, state, lambda now: now.sweep == state.sweep)
     return sweep(problem, method, state, key)
 

@@ -22,16 +22,12 @@ class SweepKernel(ABC):
     """Strategies are frozen dataclasses: hashable, static under `jit`."""
 
     @abstractmethod
-    def can_sweep(self, problem: Problem, method: Method) -> bool:
-        """Whether `sweep_while` is for this problem and method."""
+    def applies(self, problem: Problem, method: Method) -> bool:
+        """Whether the kernel is for this problem and method: then it sweeps and measures."""
 
     @abstractmethod
     def sweep_while(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
         """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given."""
-
-    @abstractmethod
-    def can_measure(self, problem: Problem, method: Method) -> bool:
-        """Whether `measure` is for this problem and method."""
 
     @abstractmethod
     def measure(self, problem: Problem, method: Method, state: State) -> Report:

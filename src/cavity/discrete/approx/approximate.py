@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from cavity.discrete.approx.loopy import disconnected
-from cavity.discrete.approx.rewriting import join_factors, join_variables, pad_states
+from cavity.discrete.approx.queries import DiscreteSolution
+from cavity.discrete.approx.rewriting import Clustering, join_factors, join_variables, pad_states
 from cavity.discrete.approx.tree import on_tree
 from cavity.discrete.evidence import check_possible
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.queries import Clustering, DiscreteSolution
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 

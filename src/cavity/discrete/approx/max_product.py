@@ -5,23 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cavity.discrete.approx.approximate import approximate
 from cavity.discrete.approx.loopy import stored_by_cardinality
+from cavity.discrete.approx.queries import DiscreteSolution, log_cavities
 from cavity.discrete.approx.rewriting import pad_states
 from cavity.discrete.exact.answers import log_weight
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.queries import DiscreteSolution, log_cavities
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method
+from cavity.inference.solution import Solution
 from cavity.inference.status import Status
 from cavity.moments.enumeration import Enumeration
-
-if TYPE_CHECKING:
-    from cavity.inference.solution import Solution
 
 #: tried one after another, until one settles
 METHODS = (EP(max_sweeps=200), EP(damping=0.5, max_sweeps=1000))

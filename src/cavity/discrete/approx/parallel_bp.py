@@ -19,12 +19,12 @@ import numpy as np
 from cavity.factors.table import Table
 from cavity.families.categorical import SOME, Categorical, spread_gap
 from cavity.families.product import Product, cut
-from cavity.inference._state import Report, State
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Matched
 from cavity.inference.schedule import Parallel
-from cavity.inference.shortcut import SweepKernel
+from cavity.inference.stepping import Report, State
+from cavity.inference.sweep_kernel import SweepKernel
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages
 from cavity.numerics.short_axis import largest, log_sum
 
@@ -58,21 +58,17 @@ class GroupMessages(NamedTuple):
 class InColumns(SweepKernel):
     """Parallel sweeps, and measurements, of small tables over independent variables."""
 
-    def measures(self, problem: Problem, method: Method) -> bool:
-        """As `sweeps`: a run is visited and measured by the same code."""
-        return self.sweeps(problem, method)
-
-    def sweeps(self, problem: Problem, method: Method) -> bool:
+    def applies(self, problem: Problem, method: Method) -> bool:
         """Whether every site is a small table, matched as it is, and all of a group are updated from the same q."""
         schedule = problem.schedule if method.schedule is None else method.schedule
         whole = isinstance(schedule, Parallel) and not method.single_pass and type(method.projection) is Matched
         return whole and all(is_table(group) for group in problem.groups)
 
-    def swept(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
+    def sweep_while(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
         run = partial(sweep_columns, problem, method, moving)
         return jax.lax.cond(without_zeros(problem, method, state), partial(run, False), partial(run, True), state)
 
-    def measured(self, problem: Problem, method: Method, state: State) -> Report:
+    def measure(self, problem: Problem, method: Method, state: State) -> Report:
         look = partial(measure_columns, problem, method)
         return jax.lax.cond(without_zeros(problem, method, state), partial(look, False), partial(look, True), state)
 
@@ -85,8 +81,9 @@ def sweep_columns(
     prior = variable_columns(problem.prior.etas, zeros)
 
     def sweep(now: State) -> State:
-        q, sites, mismatch, counts = now.q, list(now.sites), [], now.counts
-        for number, (group, table, old) in enumerate(zip(groups, tables, now.sites, strict=True)):
+        columns: Any = now.sites
+        q, sites, mismatch, counts = now.q, list(columns), [], now.counts
+        for number, (group, table, old) in enumerate(zip(groups, tables, columns, strict=True)):
             found = group_messages(problem, method, group, table, q, old)
 
             def damped(message: jax.Array, site: jax.Array, usable: jax.Array = found.usable) -> jax.Array:

@@ -6,9 +6,9 @@ states are added so that tables share a few shapes: every shape is compiled once
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,14 +16,32 @@ from cavity.discrete.graph import TableGraph
 from cavity.discrete.tables import FactorTables, LogTable, Tables
 from cavity.discrete.variables import Variables
 
-if TYPE_CHECKING:
-    from cavity.discrete.queries import Clustering
-
 #: entries of tables that are worth reading to save one shape: some hundred sweeps of them take as long as compiling it
 WORTH = 2**16
 
 #: the number of states that variables with so many states are given
 Levels = dict[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Clustering:
+    """members: the variables of every cluster, in the order of its axes. cluster, axis: of every variable."""
+
+    members: tuple[tuple[int, ...], ...]
+    cluster: np.ndarray
+    axis: np.ndarray
+    cardinalities: np.ndarray
+
+    @classmethod
+    def of(cls, graph: TableGraph, clusters: list[tuple[int, ...]]) -> Clustering:
+        """The clusters, then the variables that are in none, each alone."""
+        held = {variable for own in clusters for variable in own}
+        alone = [(number,) for number in range(len(graph.variables)) if number not in held]
+        members = (*clusters, *alone)
+        cluster, axis = np.zeros(len(graph.variables), np.int64), np.zeros(len(graph.variables), np.int64)
+        for number, own in enumerate(members):
+            cluster[list(own)], axis[list(own)] = number, range(len(own))
+        return cls(members, cluster, axis, graph.cardinalities)
 
 
 def expand_axes(table: LogTable, scope: tuple[int, ...], cardinalities: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,35 +13,11 @@ from scipy.special import logsumexp
 
 from cavity._core.precision import float64
 from cavity.discrete.approx.loopy import StoredRows, stored_by_cardinality
+from cavity.discrete.approx.rewriting import Clustering
+from cavity.discrete.variables import Variables
 from cavity.families.categorical import Categorical
-from cavity.inference.solution import ModelSolution
+from cavity.inference.solution import ModelSolution, Solution
 from cavity.posteriors.tree import TreeDistribution
-
-if TYPE_CHECKING:
-    from cavity.discrete.graph import TableGraph
-    from cavity.discrete.variables import Variables
-    from cavity.inference.solution import Solution
-
-
-@dataclasses.dataclass(frozen=True)
-class Clustering:
-    """members: the variables of every cluster, in the order of its axes. cluster, axis: of every variable."""
-
-    members: tuple[tuple[int, ...], ...]
-    cluster: np.ndarray
-    axis: np.ndarray
-    cardinalities: np.ndarray
-
-    @classmethod
-    def of(cls, graph: TableGraph, clusters: list[tuple[int, ...]]) -> Clustering:
-        """The clusters, then the variables that are in none, each alone."""
-        held = {variable for own in clusters for variable in own}
-        alone = [(number,) for number in range(len(graph.variables)) if number not in held]
-        members = (*clusters, *alone)
-        cluster, axis = np.zeros(len(graph.variables), np.int64), np.zeros(len(graph.variables), np.int64)
-        for number, own in enumerate(members):
-            cluster[list(own)], axis[list(own)] = number, range(len(own))
-        return cls(members, cluster, axis, graph.cardinalities)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
