@@ -127,9 +127,7 @@ def test_a_killed_run_goes_on(tmp_path):
     assert answer["evidence"] == pytest.approx(expected.log_evidence, abs=1e-9)
     whole = streamed((ROWS, LABELS))
     assert ended.stdout.split("] [")[0] + "]" == str([200] * len(whole.history))
-    assert (
-        "[], [], [64], []" in ended.stdout
-    )  # of two chunks seen of the third pass the first was behind a checkpoint
+    assert "[], [], [64], []" in ended.stdout  # of two chunks seen of the third pass the first was behind a checkpoint
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):

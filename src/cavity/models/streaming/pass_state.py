@@ -81,9 +81,7 @@ def sweep_chunk(
 
 
 @jax.jit
-def measure_chunk(
-    problem: Problem, method: Method, totals: PassTotals, sites: jax.Array, key: jax.Array
-) -> PassTotals:
+def measure_chunk(problem: Problem, method: Method, totals: PassTotals, sites: jax.Array, key: jax.Array) -> PassTotals:
     """The totals after the sites of a chunk were measured at q as it is; q stays."""
     report, _ = measure_shard(problem, method, totals.total.minus(own_sums(problem, sites)), sites, key)
     numbers = (jnp.sum(flags[0]) for flags in (report.improper, report.nonfinite, report.given_up))
@@ -159,7 +157,7 @@ class PassState:
         """With the mismatch of this pass as that of the state, and the status that what was met supports."""
         state = dataclasses.replace(self, **changed)
         counts, one = state.totals.counts, lambda value: (jnp.atleast_1d(value),)
-        flags = (one(number > 0) for number in (counts.given_up, counts.improper, counts.nonfinite))
-        report = Report(one(counts.mismatch), *flags, (), ())
+        given_up, improper, nonfinite = (one(n > 0) for n in (counts.given_up, counts.improper, counts.nonfinite))
+        report = Report(one(counts.mismatch), given_up, improper, nonfinite, (), ())
         code = status_code(WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS)
         return dataclasses.replace(state, mismatch=counts.mismatch, status=CODES[int(code)])

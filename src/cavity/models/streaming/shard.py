@@ -5,7 +5,7 @@ q is kept as the sums that natural parameters are made of,
     shift = prior shift + Xᵀν,    precision = prior precision + Xᵀ diag(τ) X,    Σ log sᵢ,        (3.40)
 
 in two parts: the shard's own, which its sites (ν, τ, log s) determine, and the rest, prior and all other rows. The loop
-takes the rest as the prior of the shard's rows, makes a sweep from the old sites, and the new part replaces the old one.
+takes the rest as the prior of the shard's rows and makes a sweep from the old sites; the new part replaces the old.
 """
 
 import dataclasses
