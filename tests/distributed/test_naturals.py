@@ -18,7 +18,7 @@ def test_a_packed_vector_holds_everything_once(d):
     shift, precision = some(0, d)
     vector = naturals.pack_naturals(shift, precision)
     assert vector.shape == (d + d * (d + 1) // 2,) == (naturals.packed_size(d),)
-    assert naturals.dimension(vector) == d
+    assert naturals.packed_dimension(vector) == d
     found = naturals.unpack_naturals(vector)
     np.testing.assert_array_equal(found[0], shift)
     np.testing.assert_array_equal(found[1], precision)

@@ -23,7 +23,7 @@ def packed_size(d: int) -> int:
     return d + d * (d + 1) // 2
 
 
-def dimension(vector: np.ndarray) -> int:
+def packed_dimension(vector: np.ndarray) -> int:
     """The d of a packed vector."""
     return round(np.sqrt(2 * vector.size + 2.25) - 1.5)
 
@@ -35,7 +35,7 @@ def pack_naturals(shift: np.ndarray, precision: np.ndarray) -> np.ndarray:
 
 def unpack_naturals(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(shift, precision) of a packed vector."""
-    d = dimension(vector)
+    d = packed_dimension(vector)
     precision = np.zeros((d, d))
     precision[np.triu_indices(d)] = vector[d:]
     return vector[:d].copy(), precision + np.triu(precision, 1).T

@@ -26,9 +26,9 @@ from cavity.distributed.clients import client_or_local
 from cavity.distributed.contributions import Contributions
 from cavity.distributed.naturals import (
     cholesky_or_none,
-    dimension,
     from_moments,
     pack_naturals,
+    packed_dimension,
     to_moments,
     unpack_naturals,
 )
@@ -74,7 +74,7 @@ def load_partition(pieces: list[Any], tilted: Tilted, key: np.ndarray) -> Partit
 @float64
 def visit_partition(partition: Partition, request: Request) -> Response:
     """The user's moments of the tilted distribution, as a site: what they are beyond the cavity."""
-    cavity, d = to_moments(request.cavity), dimension(request.cavity)
+    cavity, d = to_moments(request.cavity), packed_dimension(request.cavity)
     key = jax.random.wrap_key_data(jnp.asarray(partition.key))
     answer = partition.tilted(partition.data, cavity.mean, cavity.covariance, key)
     if isinstance(answer, tuple | list):

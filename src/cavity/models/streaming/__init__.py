@@ -2,7 +2,7 @@
 
 from cavity.models.streaming.linear import stream_linear_models
 from cavity.models.streaming.parquet import parquet
-from cavity.models.streaming.run import Progress
+from cavity.models.streaming.run import StreamProgress
 from cavity.models.streaming.sparse_gp import stream_sparse_gps
 
-__all__ = ["Progress", "parquet", "stream_linear_models", "stream_sparse_gps"]
+__all__ = ["StreamProgress", "parquet", "stream_linear_models", "stream_sparse_gps"]

@@ -14,7 +14,7 @@ from cavity.factors.base import Factor
 from cavity.inference.methods import Method
 from cavity.inference.status import Status
 from cavity.models.streaming.chunks import Chunk
-from cavity.models.streaming.pass_state import PassState, PassTotals, VisitCounts
+from cavity.models.streaming.pass_state import PassState
 from cavity.models.streaming.shard import NaturalSums
 from cavity.storage import StorageError
 
@@ -56,9 +56,8 @@ def write(
     arrays: dict[str, Any] = {"checksums": np.asarray(checksums, float)}
     models = []
     for number, state in enumerate(states):
-        leaves = jax.tree.leaves(state.totals)
+        leaves = [*jax.tree.leaves(state.totals), state.residuals]
         arrays |= {f"model{number}/{place}": np.asarray(leaf) for place, leaf in enumerate(leaves)}
-        arrays[f"model{number}/residuals"] = np.asarray(state.residuals, float)
         texts = {"mismatch": repr(state.mismatch), "status": str(state.status), "history": list(state.history)}
         models.append({name: getattr(state, name) for name in PLAIN} | texts)
     storage.save(path, KIND, {"fingerprint": own, "progress": progress, "models": models}, arrays)
@@ -75,15 +74,19 @@ def read(path: Path, own: dict[str, Any]) -> tuple[dict[str, Any], list[float], 
         if odd:
             raise StorageError(f"{path} belongs to another run: it differs in {', '.join(odd)}.")
         states = []
+        structure = jax.tree.structure(PassState.initial(NaturalSums.zero(1)).totals)
         for number, model in enumerate(header["models"]):
-            count = 2 * len(NaturalSums._fields) + len(VisitCounts._fields)
-            leaves = [jnp.asarray(arrays[f"model{number}/{place}"]) for place in range(count)]
-            totals = PassTotals(NaturalSums(*leaves[:3]), NaturalSums(*leaves[3:6]), VisitCounts(*leaves[6:]))
-            residuals = tuple(arrays[f"model{number}/residuals"].tolist())
-            mismatch, status, history = float(model["mismatch"]), Status(model["status"]), tuple(model["history"])
+            *leaves, residuals = (arrays[f"model{number}/{place}"] for place in range(structure.num_leaves + 1))
             plain = {name: model[name] for name in PLAIN}
             states.append(
-                PassState(totals, residuals=residuals, mismatch=mismatch, status=status, history=history, **plain)
+                PassState(
+                    structure.unflatten(jnp.asarray(leaf) for leaf in leaves),
+                    residuals=tuple(residuals.tolist()),
+                    mismatch=float(model["mismatch"]),
+                    status=Status(model["status"]),
+                    history=tuple(model["history"]),
+                    **plain,
+                )
             )
         return header["progress"], arrays["checksums"].tolist(), tuple(states)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

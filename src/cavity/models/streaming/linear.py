@@ -20,7 +20,7 @@ from cavity.models.latent_gaussian.linear_model import LinearModel
 from cavity.models.latent_gaussian.parameters import as_numbers
 from cavity.models.streaming.chunks import ChunkReader
 from cavity.models.streaming.pass_state import PassState
-from cavity.models.streaming.run import CheckpointOptions, Progress, StreamRun
+from cavity.models.streaming.run import CheckpointOptions, StreamProgress, StreamRun
 from cavity.models.streaming.shard import NaturalSums
 from cavity.models.streaming.sources import source_of
 
@@ -39,7 +39,7 @@ def stream_linear_models(
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
     resume: str | os.PathLike[str] | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callable[[StreamProgress], Any] | None = None,
 ) -> tuple[list[LinearModel], ChunkReader]:
     """Fit by EP to rows that need not fit into memory; one model, or one for each of several observations of a row.
 
@@ -59,7 +59,7 @@ def stream_linear_models(
             files beside it. Without it they are in memory.
         every: seconds between two checkpoints.
         resume: the checkpoint to go on from, and to keep up to date.
-        callback: called with a `Progress` when a pass is over and every few seconds.
+        callback: called with a `StreamProgress` when a pass is over and every few seconds.
 
     Returns:
         The models, and the reader, which knows the columns.
@@ -81,9 +81,9 @@ def stream_linear_models(
     factor = as_numbers(factor)
     reader = ChunkReader(source_of(batches), features, observed, factor.check, row_weights)
     options = checkpoint_options(checkpoint, every, resume, reader.source.again)
-    run, interrupted = run_stream(reader, factor, prior_variance, method, options, callback)
+    run = run_stream(reader, factor, prior_variance, method, options, callback)
     variance = np.atleast_1d(np.asarray(prior_variance, float))
-    return [linear_model(run, state, variance, interrupted) for state in run.cursor.states], reader
+    return [linear_model(run, state, variance) for state in run.cursor.states], reader
 
 
 def run_stream(
@@ -92,25 +92,20 @@ def run_stream(
     prior_variance: Any,
     method: Rule | None,
     options: CheckpointOptions | None,
-    callback: Callable[[Progress], Any] | None,
-) -> tuple[StreamRun, bool]:
-    """A run over all rows of a reader, and whether it was interrupted."""
+    callback: Callable[[StreamProgress], Any] | None,
+) -> StreamRun:
+    """A run over all rows of a reader, perhaps an interrupted one."""
     rule = stream_method(method)
     if not reader.source.again:
         rule = ADF(schedule=rule.schedule, projection=rule.projection)
     first = reader.first()
     d = first.X.shape[1]
     prior = NaturalSums.padded(np.zeros(d), np.asarray(weight_precision(prior_variance, d)))
-    run = StreamRun(reader, first, factor, prior, rule)
+    run = StreamRun(reader, first, factor, prior, rule, callback)
     if options is not None:
         run.use_checkpoint(options)
-    try:
-        run.run(callback)
-    except KeyboardInterrupt:
-        if not run.cursor.position and not run.cursor.sweep:
-            raise  # nothing has been learned that could be handed back
-        return run, True
-    return run, False
+    run.run()
+    return run
 
 
 def stream_method(method: Rule | None) -> Method:
@@ -136,14 +131,14 @@ def checkpoint_options(checkpoint: Any, every: Any, resume: Any, again: bool) ->
     return CheckpointOptions(Path(resume), seconds, resumes=True)
 
 
-def linear_model(run: StreamRun, state: PassState, variance: np.ndarray, interrupted: bool) -> LinearModel:
+def linear_model(run: StreamRun, state: PassState, variance: np.ndarray) -> LinearModel:
     """The model that a run has led to."""
     d, total = run.d, state.totals.total
     q, prior = total.q(), run.prior.q()
     ended = state.stage == "done"
     largest = state.residuals[-1] if state.residuals else float(state.totals.counts.largest)
     account = FitResult(
-        status=Status.INTERRUPTED if interrupted and not ended else state.status,
+        status=Status.INTERRUPTED if run.interrupted and not ended else state.status,
         method=str(run.method),
         log_evidence=float(q.log_partition - prior.log_partition + total.log_scale) + state.constant,
         mismatch=state.mismatch if ended else largest,

@@ -25,7 +25,7 @@ REPORT_EVERY = 10.0
 ROUNDING = 1e-9
 
 
-class Progress(NamedTuple):
+class StreamProgress(NamedTuple):
     """How far a run is. stage: "sweep" or "measure". rows: read in this pass; total: in a whole one, once known.
 
     mismatch: the largest met in this pass. speed: rows per second of this pass. ended: whether the pass is over.
@@ -65,15 +65,6 @@ class ChunkVisit(NamedTuple):
     new: dict[int, jax.Array]
 
 
-@dataclasses.dataclass
-class PassTimer:
-    """Of one pass: where it began and when, and when progress was last reported."""
-
-    before: Cursor
-    began: float
-    reported: float
-
-
 @dataclasses.dataclass(frozen=True)
 class CheckpointOptions:
     """path: of the checkpoint. every: seconds between two. resumes: whether the run goes on from it."""
@@ -84,9 +75,20 @@ class CheckpointOptions:
 
 
 class StreamRun:
-    """One run over the rows of a reader, with `d` features, of which `first` is the first chunk."""
+    """One run over the rows of a reader, with `d` features, of which `first` is the first chunk.
 
-    def __init__(self, reader: ChunkReader, first: Chunk, factor: Factor, prior: NaturalSums, method: Method) -> None:
+    before, began, reported: where and when the present pass began, and when its progress was last reported.
+    """
+
+    def __init__(
+        self,
+        reader: ChunkReader,
+        first: Chunk,
+        factor: Factor,
+        prior: NaturalSums,
+        method: Method,
+        callback: Callable[[StreamProgress], Any] | None,
+    ) -> None:
         self.reader, self.factor, self.prior, self.method = reader, factor, prior, method
         self.d, self.padded = first.X.shape[1], bucket(len(first.X))
         self.compiled, self.key = method.as_compiled(), jax.random.key(0)
@@ -95,7 +97,9 @@ class StreamRun:
         self.checksums: list[float] = []
         self.fingerprint = checkpoint.fingerprint(first, reader.size, factor, prior, method)
         self.options: CheckpointOptions | None = None
-        self.saved = time.perf_counter()
+        self.callback, self.interrupted = callback, False
+        self.before = self.cursor
+        self.saved = self.began = self.reported = time.perf_counter()
 
     def use_checkpoint(self, options: CheckpointOptions) -> None:
         """Write checkpoints to a file, after going on from it where that is asked for."""
@@ -119,20 +123,24 @@ class StreamRun:
         checkpoint.write(self.options.path, self.fingerprint, progress, self.checksums, states)
         self.saved = time.perf_counter()
 
-    def run(self, callback: Callable[[Progress], Any] | None) -> None:
+    def run(self) -> None:
         """Passes until all models have ended; what ends them early, an error too, leaves a checkpoint."""
         try:
             while any(state.stage != "done" for state in self.cursor.states):
-                self.one_pass(callback)
+                self.one_pass()
+        except KeyboardInterrupt:
+            if not self.cursor.position and not self.cursor.sweep:
+                raise  # nothing has been learned that could be handed back
+            self.interrupted = True
         finally:
             self.save()
             self.store.close()
 
-    def one_pass(self, callback: Callable[[Progress], Any] | None) -> None:
+    def one_pass(self) -> None:
         """Read the rows that are left of a pass."""
-        before, began = self.cursor, time.perf_counter()
-        timer = PassTimer(before, began, reported=began)
-        chunks = self.reader.chunks(before.position)
+        self.before, self.began = self.cursor, time.perf_counter()
+        self.reported = self.began
+        chunks = self.reader.chunks(self.before.position)
         chunk = next(chunks, None)
         while chunk is not None:
             self.check_rows(chunk)
@@ -141,11 +149,11 @@ class StreamRun:
                 # Read and prepared while this one is computed; where that fails, this one is still done.
                 chunk = next(chunks, None)
             finally:
-                self.finish_chunk(visit, timer, callback)
-        last = self.progress(before.position, time.perf_counter() - began, ended=True)
+                self.finish_chunk(visit)
+        last = self.progress(ended=True)
         self.end_pass()
-        if callback is not None:
-            callback(last)
+        if self.callback is not None:
+            self.callback(last)
 
     def visit_chunk(self, chunk: Chunk) -> ChunkVisit:
         """Every model sweeps over a chunk or measures it."""
@@ -171,7 +179,7 @@ class StreamRun:
             states[number] = dataclasses.replace(state, totals=totals, constant=constant)
         return ChunkVisit(chunk.number, start + length, tuple(states), old, new)
 
-    def finish_chunk(self, visit: ChunkVisit, timer: PassTimer, callback: Callable[[Progress], Any] | None) -> None:
+    def finish_chunk(self, visit: ChunkVisit) -> None:
         """A chunk is done: its sites are kept, and the run is behind it."""
         if visit.new:
             sites = visit.old.copy()
@@ -179,11 +187,11 @@ class StreamRun:
                 sites[:, number] = np.asarray(new)[: len(sites)]
             self.store.write(self.cursor.sweep, visit.number, sites)
         now = time.perf_counter()
-        seconds = timer.before.seconds + now - timer.began
+        seconds = self.before.seconds + now - self.began
         self.cursor = self.cursor._replace(states=visit.states, position=visit.position, seconds=seconds)
-        if callback is not None and now - timer.reported >= REPORT_EVERY:
-            callback(self.progress(timer.before.position, now - timer.began, ended=False))
-            timer.reported = now
+        if self.callback is not None and now - self.reported >= REPORT_EVERY:
+            self.callback(self.progress(ended=False))
+            self.reported = now
         if self.options is not None and now - self.saved >= self.options.every:
             self.save()
 
@@ -211,12 +219,12 @@ class StreamRun:
         self.cursor = Cursor(states, cursor.sweep + int(sweeps), rows=cursor.position, seconds=cursor.seconds)
         self.save()
 
-    def progress(self, start: int, seconds: float, ended: bool) -> Progress:
+    def progress(self, ended: bool) -> StreamProgress:
         """How far this pass is."""
         cursor = self.cursor
         busy = [state for state in cursor.states if state.stage != "done"]
         stage = "sweep" if any(state.stage == "sweep" for state in busy) else "measure"
         mismatch = max(float(state.totals.counts.largest) for state in busy)
-        speed = (cursor.position - start) / max(seconds, 1e-9)
+        speed = (cursor.position - self.before.position) / max(time.perf_counter() - self.began, 1e-9)
         sweep = cursor.sweep + (stage == "sweep")
-        return Progress(stage, sweep, cursor.position, cursor.rows, mismatch, speed, ended)
+        return StreamProgress(stage, sweep, cursor.position, cursor.rows, mismatch, speed, ended)

@@ -75,7 +75,7 @@ class ShardGaussian(WeightGaussian):
 
     def refresh(self, prior: WeightPrior, groups: tuple[tuple[Any, jax.Array], ...]) -> Any:
         ((_, sites),) = groups
-        return shard_weights(prior, *summed(prior.rows, sites))
+        return shard_weights(prior, *natural_sums(prior.rows, sites))
 
 
 def shard_weights(rest: WeightPrior | NaturalSums, shift: jax.Array, precision: jax.Array) -> ShardWeights:
@@ -83,7 +83,7 @@ def shard_weights(rest: WeightPrior | NaturalSums, shift: jax.Array, precision: 
     return ShardWeights(*weights(rest.shift + shift, rest.precision + precision), shift, precision)
 
 
-def summed(rows: jax.Array, sites: jax.Array) -> tuple[jax.Array, jax.Array]:
+def natural_sums(rows: jax.Array, sites: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Xᵀν and Xᵀ diag(τ) X."""
     nu, tau = sites.T
     return rows.T @ nu, rows.T @ (tau[:, None] * rows)
@@ -106,7 +106,7 @@ def log_likelihood_at_zero(rows: Rows) -> float:
 def own_sums(problem: Problem, sites: jax.Array) -> NaturalSums:
     """What the sites (ν, τ, log s) of a shard add to the sums."""
     copies = problem.groups[0].copies
-    return NaturalSums(*summed(problem.prior.rows, copies[:, None] * sites[:, :2]), copies @ sites[:, 2])
+    return NaturalSums(*natural_sums(problem.prior.rows, copies[:, None] * sites[:, :2]), copies @ sites[:, 2])
 
 
 def shard_state(

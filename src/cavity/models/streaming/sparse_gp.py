@@ -18,7 +18,7 @@ from cavity.models.latent_gaussian.parameters import as_numbers
 from cavity.models.latent_gaussian.sparse_gp import SparseGP
 from cavity.models.streaming.chunks import ChunkReader
 from cavity.models.streaming.linear import checkpoint_options, linear_model, run_stream
-from cavity.models.streaming.run import Progress
+from cavity.models.streaming.run import StreamProgress
 from cavity.models.streaming.sources import source_of
 
 
@@ -36,7 +36,7 @@ def stream_sparse_gps(
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
     resume: str | os.PathLike[str] | None = None,
-    callback: Callable[[Progress], Any] | None = None,
+    callback: Callable[[StreamProgress], Any] | None = None,
 ) -> tuple[list[SparseGP], ChunkReader]:
     """A Gaussian process that a basis carries, on rows that need not fit into memory.
 
@@ -70,10 +70,10 @@ def stream_sparse_gps(
     likelihood = as_numbers(factor)
     reader = ChunkReader(source_of(batches), features, observed, likelihood.check, row_weights)
     options = checkpoint_options(checkpoint, every, resume, reader.source.again)
-    run, interrupted = run_stream(reader, as_numbers(GaussianConvolved(likelihood)), 1.0, method, options, callback)
+    run = run_stream(reader, as_numbers(GaussianConvolved(likelihood)), 1.0, method, options, callback)
     models = []
     for state in run.cursor.states:
-        linear = linear_model(run, state, np.ones(1), interrupted)
+        linear = linear_model(run, state, np.ones(1))
         carried = (linear.mean, linear.covariance, np.zeros(0), linear.account)
         models.append(SparseGP(kernel, basis, likelihood, *carried))
     return models, reader
