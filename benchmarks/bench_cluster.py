@@ -112,7 +112,7 @@ def wire(d: int = 100, n: int = 20_000, workers: int = 2) -> None:
     """Bytes of a request and its response as Dask serialises them, and what really passed over the network."""
     vector = np.random.default_rng(0).normal(size=packed_size(d))
     request = len(serialize_bytes(Request(vector, "t" * 32, 1.0, 1e-8)))
-    response = len(serialize_bytes(Response(vector, "t" * 32, True, 0.1, 0, 2)))
+    response = len(serialize_bytes(Response(vector, "t" * 32, True, 0.1, 0)))
     limit = 3 * d * d * 8
     print(
         f"d = {d}: request {request}, response {response}, together {(request + response) / limit:.2f} of 3 d² doubles"

@@ -31,8 +31,8 @@ class Response(NamedTuple):
     linked: whether the visit started from the sites behind the client's contribution. If they were lost it did not, and
     the proposal is taken whole: a part of a step from sites nobody has is no set of sites.
     mismatch: the largest met in the first sweep, between q as requested and the shard's tilted distributions.
-    negative: proposed sites of negative precision. sweeps: made. noise: standard error of the mismatch, where moments
-    come from draws.
+    negative: proposed sites of negative precision. noise: standard error of the mismatch, where moments come from
+    draws.
     """
 
     contribution: np.ndarray
@@ -40,7 +40,6 @@ class Response(NamedTuple):
     linked: bool = True
     mismatch: float = float("inf")
     negative: int = 0
-    sweeps: int = 1
     noise: float = 0.0
 
 

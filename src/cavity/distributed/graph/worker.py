@@ -95,8 +95,7 @@ def visit_part(part: Part, request: Request) -> Response:
     method = EP(damping=part.damping, max_sweeps=SWEEPS, tol=request.tol)
     solution = infer(part.with_messages(request.cavity), method, init=part.sites if known else None)
     part.sites, part.token = solution.groups, uuid.uuid4().hex
-    linked = known or request.token is None
-    return Response(part.messages(), part.token, linked, float(solution.residuals[0]), sweeps=int(solution.sweeps))
+    return Response(part.messages(), part.token, known or request.token is None, float(solution.residuals[0]))
 
 
 @float64

@@ -110,7 +110,7 @@ def visit_rows(shard: Shard, request: Request) -> Response:
     now = jax.tree.map(np.asarray, now)
     shard.last = LastVisit(base, now, uuid.uuid4().hex)
     negative = int(np.sum(now.sites[: len(rows.held), 1] < 0))
-    return Response(contribution_of(now.own, rows.d), shard.last.token, linked, met[0], negative, len(met))
+    return Response(contribution_of(now.own, rows.d), shard.last.token, linked, met[0], negative)
 
 
 @float64

@@ -6,7 +6,7 @@ has been written since the last checkpoint, the file that the checkpoint goes on
 
 import os
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 
@@ -16,48 +16,30 @@ from cavity.storage import StorageError
 NUMBERS = 3
 
 
-class SiteStore(Protocol):
-    """Sites by chunk; `sweep` is the number of the sweep that reads or writes, counted from 0."""
-
-    def read(self, sweep: int, number: int, rows: int) -> np.ndarray:
-        """What the sweep before left of a chunk, (rows, models, 3); zeros, the flat site, for the first."""
-        ...
-
-    def write(self, sweep: int, number: int, sites: np.ndarray) -> None:
-        """What this sweep leaves of a chunk."""
-        ...
-
-    def sync(self) -> None:
-        """Returns when what was written would survive the end of the process and of the machine."""
-        ...
-
-    def close(self) -> None:
-        """Nothing is read or written any more."""
-        ...
-
-
 class SitesInMemory:
-    """One array per chunk, replaced by every sweep."""
+    """One array per chunk, replaced by every sweep; `sweep` is the number of the one that reads or writes, from 0."""
 
     def __init__(self, models: int) -> None:
         self.models = models
         self.parts: list[np.ndarray] = []
 
     def read(self, sweep: int, number: int, rows: int) -> np.ndarray:
+        """What the sweep before left of a chunk, (rows, models, 3); zeros, the flat site, for the first."""
         return self.parts[number] if sweep else np.zeros((rows, self.models, NUMBERS))
 
     def write(self, sweep: int, number: int, sites: np.ndarray) -> None:
+        """What this sweep leaves of a chunk."""
         self.parts[number : number + 1] = [sites]
 
     def sync(self) -> None:
-        pass
+        """Returns when what was written would survive the end of the process and of the machine, where it can."""
 
     def close(self) -> None:
-        pass
+        """Nothing is read or written any more."""
 
 
 class SitesInFiles:
-    """Two files beside a checkpoint, written in turns; plain reads and writes, which take no memory of the process."""
+    """The same in two files beside a checkpoint, written in turns by plain reads and writes, which take no memory."""
 
     def __init__(self, checkpoint: Path, models: int, chunk: int) -> None:
         self.models, self.chunk = models, chunk
@@ -93,3 +75,6 @@ class SitesInFiles:
     def close(self) -> None:
         for file in self.files:
             file.close()
+
+
+SiteStore = SitesInMemory | SitesInFiles
