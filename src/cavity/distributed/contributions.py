@@ -12,7 +12,7 @@ import numpy as np
 
 from cavity.distributed.naturals import is_proper
 from cavity.distributed.protocol import Response
-from cavity.inference._visit import MAX_HALVINGS
+from cavity.inference.stepping import MAX_HALVINGS
 
 
 @dataclasses.dataclass

@@ -14,8 +14,7 @@ from cavity.discrete.approx.loopy import disconnected, stored_by_cardinality
 from cavity.discrete.graph import DiscreteGraph
 from cavity.distributed.graph.cutting import Plan
 from cavity.distributed.protocol import Measurement, Request, Response
-from cavity.inference._loop import Start, blank_state, measured, refresh
-from cavity.inference._state import Report
+from cavity.inference import stepping
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method
 from cavity.inference.problem import Problem
@@ -62,12 +61,12 @@ def multiply_messages(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[j
 
 
 @jax.jit
-def measure_sites(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> tuple[Report, Any, Any]:
+def measure_sites(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> tuple[stepping.Report, Any, Any]:
     """The report of all sites; log normalisers and marginals of all variables, one array per family."""
-    state, families = blank_state(problem, method, Start(sites)), problem.posterior.families  # type: ignore[attr-defined]
+    state, families = stepping.init(problem, method, sites), problem.posterior.families  # type: ignore[attr-defined]
     pairs = list(zip(families, state.q.etas, strict=True))
     partitions, marginals = ([getattr(own, what)(eta) for own, eta in pairs] for what in ("log_partition", "moments"))
-    return measured(problem, method, state, jax.random.key(0)), partitions, marginals
+    return stepping.measure(problem, method, state), partitions, marginals
 
 
 @float64
@@ -94,7 +93,7 @@ def visit_part(part: Part, request: Request) -> Response:
     known = part.sites is not None and part.token == request.token
     method = EP(damping=part.damping, max_sweeps=SWEEPS, tol=request.tol)
     solution = infer(part.with_messages(request.cavity), method, init=part.sites if known else None)
-    part.sites, part.token = solution.groups, uuid.uuid4().hex
+    part.sites, part.token = solution.sites, uuid.uuid4().hex
     return Response(part.messages(), part.token, known or request.token is None, float(solution.residuals[0]))
 
 

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference._loop import Start, blank_state, measure, sweep
-from cavity.inference._state import Counts, Report, State
+from cavity.inference import stepping
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.models.latent_gaussian.fit_result import at_zero
@@ -111,10 +110,10 @@ def own_sums(problem: Problem, sites: jax.Array) -> NaturalSums:
 
 def shard_state(
     problem: Problem, method: Method, rest: NaturalSums, own: NaturalSums, sites: jax.Array
-) -> tuple[Problem, State]:
+) -> tuple[Problem, stepping.State]:
     """The shard with the rest as its prior, and the loop's state at given sites, whose sums are known."""
     problem = dataclasses.replace(problem, prior=WeightPrior(problem.prior.rows, rest.shift, rest.precision))
-    state = blank_state(problem, method, Start((sites[:, :2],)))
+    state = stepping.init(problem, method, (sites[:, :2],))
     return problem, state._replace(q=shard_weights(rest, own.shift, own.precision), log_scales=(sites[:, 2],))
 
 
@@ -124,7 +123,7 @@ class ShardSweep(NamedTuple):
     sites: jax.Array
     own: NaturalSums
     mismatch: jax.Array
-    counts: Counts
+    counts: stepping.Counts
 
 
 @jax.jit
@@ -139,18 +138,18 @@ def sweep_shard(
 ) -> ShardSweep:
     """One sweep over a shard against the rest. number: of the sweep, which orders drawn at random depend on."""
     problem, state = shard_state(problem, method, rest, own, sites)
-    state = sweep(problem, method, state._replace(sweep=number), key)
+    state, info = stepping.step(problem, method, state._replace(sweep=number), key)
     scales = state.log_scales[0]
     sums = NaturalSums(state.q.shift, state.q.precision, problem.groups[0].copies @ scales)
-    return ShardSweep(jnp.column_stack([state.sites[0], scales]), sums, state.mismatch[0], state.counts)
+    return ShardSweep(jnp.column_stack([state.sites[0], scales]), sums, state.mismatch[0], info.counts)
 
 
 @jax.jit
 def measure_shard(
     problem: Problem, method: Method, rest: NaturalSums, sites: jax.Array, key: jax.Array
-) -> tuple[Report, NaturalSums]:
+) -> tuple[stepping.Report, NaturalSums]:
     """The report of the sites at the q they make with the rest, and their sums; Σ log sᵢ as measured there."""
     own = own_sums(problem, sites)
     problem, state = shard_state(problem, method, rest, own, sites)
-    report = measure(problem, method, state, key)
+    report = stepping.measure(problem, method, state, key)
     return report, own._replace(log_scale=problem.groups[0].copies @ report.log_scales[0])
