@@ -19,7 +19,7 @@ TIGHT = cavity.EP(tol=1e-12)
 
 
 @pytest.fixture(autouse=True)
-def _small_portions(monkeypatch):
+def _small_chunks(monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 64)
 
 

@@ -24,7 +24,7 @@ from cavity.models.latent_gaussian.build import weight_schedule
 from cavity.models.latent_gaussian.linear_model import Rows
 from cavity.models.streaming.shard import (
     NaturalSums,
-    log_likelihood_at_zero,
+    constant_log_likelihood,
     measure_shard,
     shard_problem,
     sweep_shard,
@@ -121,7 +121,7 @@ def measure_rows(shard: Shard, request: Request) -> Measurement:
     report, own = measure_shard(*shard_arguments(rows, request), now.sites, jax.random.key(0))
     return Measurement(
         mismatch=float(np.max(report.mismatch[0])) if linked else np.inf,
-        log_evidence=float(own.log_scale) + log_likelihood_at_zero(rows),
+        log_evidence=float(own.log_scale) + constant_log_likelihood(rows),
         contribution=contribution_of(own, rows.d),
         improper=int(np.sum(report.improper[0])),
         nonfinite=int(np.sum(report.nonfinite[0])),

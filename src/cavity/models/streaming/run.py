@@ -16,7 +16,7 @@ from cavity.models.latent_gaussian.padding import bucket, padded_with_zeros
 from cavity.models.streaming import checkpoint
 from cavity.models.streaming.chunks import Chunk, ChunkReader
 from cavity.models.streaming.pass_state import PassState, measure_chunk, sweep_chunk
-from cavity.models.streaming.shard import NaturalSums, log_likelihood_at_zero, shard_problem
+from cavity.models.streaming.shard import NaturalSums, constant_log_likelihood, shard_problem
 from cavity.models.streaming.site_files import SitesInFiles, SitesInMemory, SiteStore
 
 #: seconds between two reports of how far a pass is
@@ -175,7 +175,7 @@ class StreamRun:
                 totals = measure_chunk(*known, key)
             else:
                 totals, new[number] = sweep_chunk(*known, np.asarray(cursor.sweep), key)
-            constant = state.constant + (log_likelihood_at_zero(rows) if cursor.rows is None else 0.0)
+            constant = state.constant + (constant_log_likelihood(rows) if cursor.rows is None else 0.0)
             states[number] = dataclasses.replace(state, totals=totals, constant=constant)
         return ChunkVisit(chunk.number, start + length, tuple(states), old, new)
 

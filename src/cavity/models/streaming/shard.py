@@ -96,7 +96,7 @@ def shard_problem(rows: Rows) -> Problem:
     return Problem(WeightPrior(table, blank, blank), (rows.group(rows.term),), ShardGaussian())
 
 
-def log_likelihood_at_zero(rows: Rows) -> float:
+def constant_log_likelihood(rows: Rows) -> float:
     """log p(y | 0) of the rows without features: they have no site, their latent is 0 whatever the weights."""
     (fixed,) = np.nonzero(rows.left_out)
     return float(rows.left_out[fixed] @ at_zero(rows.term, rows.data)[fixed]) if fixed.size else 0.0

@@ -43,9 +43,9 @@ def test_parallel_visits_of_a_chunk_have_the_same_fixed_point(monkeypatch):
         return cavity.Parallel() if rows >= SMALL else cavity.InOrder()
 
     monkeypatch.setattr("cavity.models.streaming.pass_state.weight_schedule", schedule)
-    machine = streamed((ROWS, LABELS))
-    check(machine, reference())
-    assert machine.status == "converged" and asked[:5] == [0, 64, 128, 192, 200]
+    model = streamed((ROWS, LABELS))
+    check(model, reference())
+    assert model.status == "converged" and asked[:5] == [0, 64, 128, 192, 200]
 
 
 @settings(max_examples=10, deadline=None)
@@ -98,9 +98,9 @@ def test_several_observations_of_a_row_are_models_of_their_own():
         observed=lambda y: np.stack([LABELS[y], other[y]]),
         method=TIGHT,
     )
-    for machine, y in zip(both, (LABELS, other), strict=True):
+    for model, y in zip(both, (LABELS, other), strict=True):
         alone = fit_linear_model(ROWS, y, factor=Probit(label_noise=0.05), method=TIGHT)
-        check(machine, alone, 1e-10)
+        check(model, alone, 1e-10)
     assert both[0].sweeps != both[1].sweeps  # one ended first and was left alone
 
 
@@ -160,6 +160,6 @@ def test_no_fixed_point_is_not_called_one():
 
 
 def test_absorbing_goes_on_from_a_stream():
-    machine = streamed((ROWS[:128], LABELS[:128]), method=cavity.ADF())
-    found = absorb_rows(machine, ROWS[128:], LABELS[128:])
+    model = streamed((ROWS[:128], LABELS[:128]), method=cavity.ADF())
+    found = absorb_rows(model, ROWS[128:], LABELS[128:])
     check(found, reference(sweeps=1))
