@@ -28,8 +28,8 @@ from distributed import wait
 from distributed.protocol import serialize_bytes
 
 from cavity import EP, distributed
-from cavity.distributed.linear.worker import Answer, Request
 from cavity.distributed.naturals import packed_size
+from cavity.distributed.protocol import Request, Response
 from cavity.factors import Probit
 from cavity.models.latent_gaussian.linear_model import fit_linear_model
 
@@ -109,19 +109,21 @@ def loopback() -> int:
 
 
 def wire(d: int = 100, n: int = 20_000, workers: int = 2) -> None:
-    """Bytes of a question and its answer as Dask serialises them, and what really passed over the network."""
+    """Bytes of a request and its response as Dask serialises them, and what really passed over the network."""
     vector = np.random.default_rng(0).normal(size=packed_size(d))
-    asked = len(serialize_bytes(Request(vector, "t" * 32, 1.0, 1e-8)))
-    told = len(serialize_bytes(Answer(vector, "t" * 32, True, 0.1, 0, 2)))
+    request = len(serialize_bytes(Request(vector, "t" * 32, 1.0, 1e-8)))
+    response = len(serialize_bytes(Response(vector, "t" * 32, True, 0.1, 0)))
     limit = 3 * d * d * 8
-    print(f"d = {d}: question {asked}, answer {told}, together {(asked + told) / limit:.2f} of 3 d² doubles")
+    print(
+        f"d = {d}: request {request}, response {response}, together {(request + response) / limit:.2f} of 3 d² doubles"
+    )
     loads = [partial(shard, k, workers, n, d) for k in range(workers)]
     with distributed.local_client(workers) as client:
         marks: list[int] = []
         distributed.fit(loads, factor=FACTOR, client=client, callback=lambda fit: marks.append(loopback()))
         steps = np.diff(marks) / workers
         print(
-            f"over the network, each way by way of the scheduler: {np.median(steps):.0f} bytes a worker and round, "
+            f"over the network, each way by way of the scheduler: {np.median(steps):.0f} bytes per worker and round, "
             f"{np.median(steps) / limit:.2f} of 3 d² doubles"
         )
 

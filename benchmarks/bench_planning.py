@@ -26,12 +26,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity import EP, distributed
+from cavity import distributed
 from cavity.distributed.linear import driver
-from cavity.distributed.linear.worker import Answer, Request, Shard, problem_of, said_before, swept, visit
-from cavity.distributed.naturals import pack, packed_size
+from cavity.distributed.linear.worker import Shard, accepted_sites, shard_arguments, visit_rows
+from cavity.distributed.naturals import pack_naturals, packed_size
+from cavity.distributed.protocol import Request, Response
 from cavity.factors import Probit
 from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.streaming.shard import sweep_shard
 
 FACTOR = Probit()
 
@@ -60,13 +62,13 @@ def constants(sizes: tuple[int, ...] = (8, 32, 64, 128, 200), n: int = 20_480, r
     found = []
     for d in sizes:
         rows = Rows.of(*shard(0, n, d), None, None, FACTOR)
-        request = Request(pack(np.zeros(d), np.eye(d)), None, 1.0, 1e-8)
-        problem, method = problem_of(rows, request), EP().as_compiled()
-        said, _ = said_before(Shard(rows), request)
-        said, times = jax.tree.map(jnp.asarray, said), []
+        request = Request(pack_naturals(np.zeros(d), np.eye(d)))
+        flat, _ = accepted_sites(Shard(rows), request)
+        arguments = jax.tree.map(jnp.asarray, (*shard_arguments(rows, request), flat.own, flat.sites, 0))
+        times, key = [], jax.random.key(0)
         for _ in range(repeats):
             began = time.perf_counter()
-            jax.block_until_ready(swept(problem, method, said))
+            jax.block_until_ready(sweep_shard(*arguments, key))
             times.append(time.perf_counter() - began)
         each = min(times) / n
         found.append(each)
@@ -79,11 +81,11 @@ def constants(sizes: tuple[int, ...] = (8, 32, 64, 128, 200), n: int = 20_480, r
     return Constants(float(a), float(b))
 
 
-def hindered(latency: float, slow: int, factor: float, held: Shard, request: Request) -> Answer:
+def hindered(latency: float, slow: int, factor: float, held: Shard, request: Request) -> Response:
     """A visit that waits for a slow network, and on one shard works as if its worker were slower."""
     time.sleep(latency)
     began = time.perf_counter()
-    found = visit(held, request)
+    found = visit_rows(held, request)
     if len(held.rows.held) == slow:  # told by its number of rows
         time.sleep((factor - 1) * (time.perf_counter() - began))
     return found
@@ -100,7 +102,7 @@ class Timed(NamedTuple):
 def run(client: Any, loads: list[Any], asynchronous: bool, latency: float, slow: int, factor: float) -> Timed:
     """One fit with the given hindrances."""
     marks: list[float] = []
-    with mock.patch.object(driver, "visit", partial(hindered, latency, slow, factor)):
+    with mock.patch.object(driver.RowRounds, "visit", partial(hindered, latency, slow, factor)):
         fit = distributed.fit(
             loads,
             factor=FACTOR,

@@ -63,7 +63,7 @@ def large(rows, folder):
     (machine,), _ = stream_linear_models(
         batches(rows),
         factor=cv.factors.Probit(),
-        watch=lambda told: passes.append(told) if told.ended else None,
+        callback=lambda progress: passes.append(progress) if progress.ended else None,
         **known,
     )
     seconds = time.perf_counter() - began
@@ -103,14 +103,14 @@ def speed(rows=200_000):
             for start in range(0, rows, 4096):
                 X[start : start + 4096] @ square
             times.append(time.perf_counter() - began)
-    for name, schedule in (("by portions", None), ("one by one", cv.InOrder())):
+    for name, schedule in (("by chunks", None), ("one by one", cv.InOrder())):
         fastest = {}
 
         def note(told, fastest=fastest):
             fastest[told.stage] = max(fastest.get(told.stage, 0.0), told.speed if told.ended else 0.0)
 
         for _ in range(2):  # the first compiles
-            stream_linear_models((X, y), factor=cv.factors.Probit(), method=cv.EP(schedule=schedule), watch=note)
+            stream_linear_models((X, y), factor=cv.factors.Probit(), method=cv.EP(schedule=schedule), callback=note)
         products = rows / fastest["sweep"] / min(times)
         print(
             f"visits {name}: sweep {fastest['sweep']:.2g} rows/s, measurement {fastest['measure']:.2g} rows/s; ", end=""

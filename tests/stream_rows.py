@@ -8,7 +8,7 @@ import cavity
 from cavity.factors import Step
 from cavity.models.streaming import stream_linear_models
 
-#: rows of a portion in these tests, so that few rows make many portions
+#: rows of a chunk in these tests, so that few rows make many chunks
 SMALL = 64
 EPSILON = 0.1
 RNG = np.random.default_rng(4)
@@ -27,9 +27,9 @@ def cut(X, y, *lengths):
 
 
 def streamed(batches, **changes):
-    """The machine of a stream."""
-    (machine,), _ = stream_linear_models(batches, **{"factor": Step(EPSILON), "method": TIGHT, **changes})
-    return machine
+    """The model of a stream."""
+    (model,), _ = stream_linear_models(batches, **{"factor": Step(EPSILON), "method": TIGHT, **changes})
+    return model
 
 
 def reference(X=ROWS, y=LABELS, sweeps=500) -> WeightEP:
@@ -37,8 +37,8 @@ def reference(X=ROWS, y=LABELS, sweeps=500) -> WeightEP:
     return weight_ep(y[:, None] * X, EPSILON, tol=1e-13, max_sweeps=sweeps)
 
 
-def check(machine, expected, tolerance=1e-11, constant=0.0):
-    """The machine has the mean, covariance and log evidence of the reference."""
-    np.testing.assert_allclose(machine.mean, expected.mean, atol=tolerance)
-    np.testing.assert_allclose(machine.covariance, expected.covariance, atol=tolerance)
-    assert machine.log_evidence == pytest.approx(expected.log_evidence + constant, abs=100 * tolerance)
+def check(model, expected, tolerance=1e-11, constant=0.0):
+    """The model has the mean, covariance and log evidence of the reference."""
+    np.testing.assert_allclose(model.mean, expected.mean, atol=tolerance)
+    np.testing.assert_allclose(model.covariance, expected.covariance, atol=tolerance)
+    assert model.log_evidence == pytest.approx(expected.log_evidence + constant, abs=100 * tolerance)

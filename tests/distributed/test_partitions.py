@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from cavity import distributed
-from cavity.distributed.naturals import unpack
-from cavity.distributed.partitioned.worker import from_draws
+from cavity.distributed.naturals import unpack_naturals
+from cavity.distributed.partitions import naturals_from_draws
 from cavity.inference.status import Status
 
 RNG = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def test_the_precision_from_draws_is_unbiased():
     rng, d, count = np.random.default_rng(1), 3, 9
     total = np.zeros((d, d))
     for _ in range(4000):
-        total += unpack(from_draws(rng.normal(size=(count, d)), d)[0], d)[1]
+        total += unpack_naturals(naturals_from_draws(rng.normal(size=(count, d)), d)[0])[1]
     # Var of an entry of the mean of 4000 is below (0.05)²; without the correction it would be 8/4 = 2
     np.testing.assert_allclose(total / 4000, np.eye(d), atol=0.15)
 

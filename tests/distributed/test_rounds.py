@@ -1,63 +1,55 @@
-"""Rounds with a team that answers at once: order, ends, shorter steps."""
+"""Rounds with a pool that answers at once: order, ends, shorter steps."""
 
 import numpy as np
 import pytest
 
 from cavity.distributed.contributions import Contributions
-from cavity.distributed.linear.worker import Answer
-from cavity.distributed.naturals import pack
-from cavity.distributed.rounds import Rounds, Taken
+from cavity.distributed.naturals import pack_naturals
+from cavity.distributed.protocol import Response
+from cavity.distributed.rounds import RoundOptions, Rounds
 from cavity.inference.status import Status
 
 
 class AtOnce:
-    """A team of functions of what they are told; slow shards answer only when nobody else is left."""
+    """A pool of functions of a request; slow shards answer only when nobody else is left."""
 
     def __init__(self, functions, slow=()):
-        self.functions, self.slow, self.flying, self.order = functions, slow, {}, []
+        self.loaders, self.slow, self.pending, self.order = functions, slow, {}, []
 
-    def look(self):
+    def check_workers(self):
         pass
 
-    def ask(self, number, visit, told):
-        self.flying[number] = visit(number, told)
+    def ask(self, number, visit, request):
+        self.pending[number] = visit(number, request)
 
     def answers(self):
-        while self.flying:
-            number = min(self.flying, key=lambda k: (k in self.slow, self.order.count(k), k))
+        while self.pending:
+            number = min(self.pending, key=lambda k: (k in self.slow, self.order.count(k), k))
             self.order.append(number)
-            yield number, self.flying.pop(number)
+            yield number, self.pending.pop(number)
 
 
 def rounds_of(functions, slow=(), **options):
-    """Shards of one weight: function(mean of the cavity) → (shift, precision) of what the shard says."""
-    state = Contributions.none(pack(np.zeros(1), np.eye(1)), len(functions), 1)
+    """Shards of one weight: function(mean of the cavity) → (shift, precision) of the contribution."""
+    state = Contributions.flat(pack_naturals(np.zeros(1), np.eye(1)), len(functions))
     last = {}
 
-    def visit(number, cavity):
-        shift, precision = functions[number](cavity[0] / cavity[1])
+    def visit(number, request):
+        shift, precision = functions[number](request.cavity[0] / request.cavity[1])
         found = np.array([shift, precision])
         moved = np.abs(found - last.get(number, np.full(2, np.inf))).max()
         last[number] = found
-        return Answer(found, f"{number}", True, float(moved), 0, 1)
+        return Response(found, f"{number}", mismatch=float(moved))
 
-    defaults = {"damping": 1.0, "tol": 1e-10, "max_rounds": 50, "deadline": None}
-    return Rounds(
-        AtOnce(functions, slow),
-        state,
-        [Taken() for _ in functions],
-        visit,
-        lambda number, cavity, taken: cavity,
-        settled=lambda: True,
-        heard=lambda: None,
-        **defaults | options,
-    )
+    rounds = Rounds(AtOnce(functions, slow), state, RoundOptions(tol=1e-10, **{"max_rounds": 50, **options}), None)
+    rounds.visit = visit
+    return rounds
 
 
 CONSTANT = [lambda m: (1.0, 2.0), lambda m: (-0.5, 1.0), lambda m: (0.25, 0.5)]
 
 
-@pytest.mark.parametrize("kind", ["together", "as_they_come"])
+@pytest.mark.parametrize("kind", ["run_synchronous", "run_asynchronous"])
 def test_what_does_not_depend_on_others_is_settled_when_asked_twice(kind):
     rounds = rounds_of(CONSTANT)
     assert getattr(rounds, kind)() is Status.CONVERGED
@@ -68,18 +60,18 @@ def test_what_does_not_depend_on_others_is_settled_when_asked_twice(kind):
 def test_fast_shards_go_on_while_one_is_slow():
     pulled = [lambda m, a=a: (a + 0.3 * np.tanh(m), 1.0) for a in (0.5, -0.2, 0.1)]
     rounds = rounds_of(pulled, slow=(2,))
-    assert rounds.as_they_come() is Status.CONVERGED
-    asked = [rounds.team.order.count(k) for k in range(3)]
+    assert rounds.run_asynchronous() is Status.CONVERGED
+    asked = [rounds.pool.order.count(k) for k in range(3)]
     assert min(asked[:2]) > asked[2] >= 2
     together = rounds_of(pulled)
-    together.together()
+    together.run_synchronous()
     np.testing.assert_allclose(rounds.state.total, together.state.total, atol=1e-8)
 
 
 def test_limits_end_the_rounds():
     turning = [lambda m: (1.0 - m, 1.0), lambda m: (m, 1.0)]
-    assert rounds_of(turning, max_rounds=3).together() is Status.MAX_SWEEPS
-    assert rounds_of(turning, deadline=0.0).as_they_come() is Status.TIME_BUDGET
+    assert rounds_of(turning, max_rounds=3).run_synchronous() is Status.MAX_SWEEPS
+    assert rounds_of(turning, max_seconds=1e-9).run_asynchronous() is Status.TIME_BUDGET
 
 
 def test_a_growing_mismatch_shortens_the_steps_for_a_while_and_lost_sites_do_not():
@@ -102,6 +94,6 @@ def test_swinging_shards_settle_by_shorter_steps():
     # Each answers the other's past three times over: undamped the answers grow, on the average they agree.
     swinging = [lambda m: (1.0 - 9.0 * m, 1.0), lambda m: (1.0 - 9.0 * m, 1.0)]
     rounds = rounds_of(swinging, max_rounds=400)
-    assert rounds.together() is Status.CONVERGED
+    assert rounds.run_synchronous() is Status.CONVERGED
     shift = rounds.state.values[0, 0]  # s = 1 − 9 (s / 2)
     np.testing.assert_allclose(shift, 1 / 5.5, atol=1e-8)

@@ -19,8 +19,8 @@ TIGHT = cavity.EP(tol=1e-12)
 
 
 @pytest.fixture(autouse=True)
-def _small_portions(monkeypatch):
-    monkeypatch.setattr(chunks, "PORTION", 64)
+def _small_chunks(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 64)
 
 
 def machine(**changes):

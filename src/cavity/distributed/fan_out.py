@@ -3,6 +3,7 @@
 import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,9 @@ from distributed import Client, as_completed
 from cavity._core.precision import to_numpy
 from cavity._core.threads import one_blas_thread
 from cavity.distributed.clients import client_or_local
+from cavity.inference.infer import infer
+from cavity.inference.methods import Rule
+from cavity.inference.solution import Solution
 
 
 class Failure(RuntimeError):
@@ -38,7 +42,7 @@ def computed(
     # A JAX array would be unpacked outside the scope of double precision, and rounded.
     items, run = [to_numpy(item) for item in items], uuid.uuid4().hex
     futures = [
-        client.submit(in_double, function, item, key=f"cavity-item-{run}-{number}", pure=False)
+        client.submit(call_in_float64, function, item, key=f"cavity-item-{run}-{number}", pure=False)
         for number, item in enumerate(items)
     ]
     places = {future.key: number for number, future in enumerate(futures)}
@@ -76,8 +80,20 @@ def map(
     return [found[number] for number in range(len(items))]
 
 
+def infer_all(problems: Sequence[Any], method: Rule | None = None, *, client: Client | None = None) -> list[Solution]:
+    """`infer` for every one of many graphs or problems, in their order; one that fails is named by its number.
+
+    Args:
+        problems: discrete graphs, approximations of them, or anything else `infer` takes.
+        method: as for `infer`.
+        client: of a Dask cluster; without one, processes on this machine do the work.
+    """
+    names = [f"problem {number}" for number in range(len(problems))]
+    return map(partial(infer, method=method), problems, client=client, names=names)
+
+
 @one_blas_thread()
-def in_double(function: Callable[..., Any], item: Any) -> Any:
+def call_in_float64(function: Callable[..., Any], item: Any) -> Any:
     """The function's value in double precision."""
     with jax.enable_x64(True):
         return to_numpy(function(item))

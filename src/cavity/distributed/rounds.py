@@ -1,8 +1,8 @@
-"""Rounds: every shard is asked against the global cavity, the answers are combined, until the moments agree.
+"""Rounds: every shard is asked against the global cavity, the responses are combined, until the moments agree.
 
-Together: a round asks all shards about the same state and waits for all. As they come: an answer is taken in when it
-arrives and its shard is asked again at once, so that nobody waits for a slow worker. Both have the same fixed points,
-those of EP on all rows in one place.
+Synchronous: a round asks all shards about the same state and waits for all. Asynchronous: a response is taken in when
+it arrives and its shard is asked again at once, so that nobody waits for a slow worker. Both have the fixed points of
+EP on all data in one place.
 """
 
 import dataclasses
@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cavity.distributed.contributions import Proposal
-from cavity.distributed.worker_pool import Team
+from cavity._core import checks
+from cavity.distributed.protocol import Measurement, Request, Response
+from cavity.distributed.worker_pool import WorkerPool
 from cavity.inference.status import Status
 
 #: a mismatch that has grown by this factor over the smallest so far calls for shorter steps
@@ -24,79 +25,126 @@ SHORTEST = 1 / 16
 CALM = 8
 
 
-class Answered(Protocol):
-    """What the answer of a visit must have."""
-
-    @property
-    def naturals(self) -> np.ndarray: ...
-    @property
-    def token(self) -> str: ...
-    @property
-    def linked(self) -> bool: ...
-    @property
-    def residual(self) -> float: ...
-    @property
-    def negative(self) -> int: ...
-
-
-class Combined(Protocol):
-    """What all shards say together, on the client: `Contributions`, or another kind of messages."""
+class GlobalState(Protocol):
+    """The contributions of all shards, on the client: `Contributions`, or the messages between parts of a graph."""
 
     def cavity(self, number: int) -> np.ndarray:
-        """Everything but what shard `number` said."""
+        """Everything but the contribution of shard `number`."""
         ...
 
-    def replace(self, proposals: dict[int, Proposal], damping: float) -> dict[int, float]:
-        """Put proposals in place of what shards said; the share of the step taken, by shard."""
+    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
+        """Put proposed contributions in place of the old ones; the share of the step taken, by shard."""
         ...
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundOptions:
+    """Options of every kind of rounds, checked when they are made, which also starts the clock.
+
+    damping: the share of a step taken. max_rounds, max_seconds: end the run after the round that reaches them.
+    """
+
+    asynchronous: bool = False
+    damping: float = 1.0
+    tol: float = 1e-8
+    max_rounds: int = 200
+    max_seconds: float | None = None
+    began: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        if not 0 < checks.number("damping", self.damping) <= 1:
+            raise ValueError(f"damping must lie in (0, 1], 1 being the full step; found {self.damping}.")
+        checks.positive("tol", self.tol)
+        if not isinstance(self.max_rounds, int) or self.max_rounds < 1:
+            raise ValueError(f"max_rounds must be a whole number of at least 1; found {self.max_rounds!r}.")
+        if self.max_seconds is not None:
+            checks.positive("max_seconds", self.max_seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning of the run."""
+        return time.perf_counter() - self.began
 
 
 @dataclasses.dataclass
-class Taken:
-    """The proposal of a shard that the client has taken: its name, the share of it, the mismatch it met."""
+class Accepted:
+    """What the client has taken of a shard: the name of the response, the share of it, the mismatch it met."""
 
     token: str | None = None
     step: float = 1.0
-    residual: float = float("inf")
+    mismatch: float = float("inf")
 
 
-@dataclasses.dataclass
 class Rounds:
-    """A run over the shards of a team.
+    """A run over the shards of a pool of workers. A subclass says what workers do and what the result is.
 
-    visit: what is asked, with the shard and what `tell` makes of its number, the cavity and what was taken of it.
-    settled: called when all shards were within `tol` when last asked; says whether they are at the state reached, and
-        notes their mismatch there. heard: called after every round. note: called with every answer that is taken.
+    Args:
+        pool: the workers, with the shards loaded.
+        state: contributions of all shards.
+        options: as checked by `RoundOptions`.
+        callback: called with `result` after every round.
     """
 
-    team: Team
-    state: Combined
-    taken: list[Taken]
-    visit: Callable[..., Any]
-    tell: Callable[[int, np.ndarray, Taken], Any]
-    settled: Callable[[], bool]
-    heard: Callable[[], Any]
-    damping: float
-    tol: float
-    max_rounds: int
-    deadline: float | None
-    note: Callable[[int, Any], Any] | None = None
-    residuals: list[float] = dataclasses.field(default_factory=list)
+    #: done by a worker with (shard, request)
+    visit: Callable[[Any, Request], Response]
+    measure: Callable[[Any, Request], Measurement]
+
+    def __init__(
+        self, pool: WorkerPool, state: GlobalState, options: RoundOptions, callback: Callable[[Any], Any] | None
+    ) -> None:
+        self.pool, self.state, self.options, self.callback = pool, state, options, callback
+        self.accepted = [Accepted() for _ in pool.loaders]
+        self.residuals: list[float] = []
+
+    def result(self, status: Status) -> Any:
+        """The state as a user sees it."""
+        raise NotImplementedError
+
+    def is_settled(self) -> bool:
+        """Whether the state reached is a fixed point, now that every shard was within `tol` when last asked."""
+        return True
+
+    def finish(self, status: Status) -> Status:
+        """What is left to do when the rounds have ended; the status they end with."""
+        return status
+
+    def run(self) -> Any:
+        """Rounds until the end, or until an interruption from the keyboard, and their result."""
+        try:
+            status = self.finish(self.make_rounds())
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        return self.result(status)
+
+    def make_rounds(self) -> Status:
+        """Rounds until the state is settled or a limit is reached."""
+        return self.run_asynchronous() if self.options.asynchronous else self.run_synchronous()
+
+    def request(self, number: int) -> Request:
+        """What one shard is asked against."""
+        own = self.accepted[number]
+        return Request(self.state.cavity(number), own.token, own.step, self.options.tol)
 
     def ask(self, number: int) -> None:
-        """Ask one shard against what all others say now."""
-        self.team.ask(number, self.visit, self.tell(number, self.state.cavity(number), self.taken[number]))
+        """Ask one shard against what all others contribute now."""
+        self.pool.ask(number, self.visit, self.request(number))
 
-    def take(self, answers: dict[int, Answered]) -> None:
-        """Replace contributions by what was proposed, as far as everything stays proper."""
-        proposals = {k: Proposal(own.naturals, own.linked, own.negative) for k, own in answers.items()}
-        for number, step in self.state.replace(proposals, self.step).items():
-            own = answers[number]
-            if self.note is not None:
-                self.note(number, own)
+    def take(self, responses: dict[int, Response]) -> None:
+        """Replace contributions by those proposed, as far as everything stays proper."""
+        for number, step in self.state.replace(responses, self.step).items():
+            own = responses[number]
             # What was not taken has no sites behind it, unless they are those it started from.
             kept = own.token if own.linked or step > 0 else "lost"
-            self.taken[number] = Taken(kept, step, own.residual if own.linked else float("inf"))
+            self.accepted[number] = Accepted(kept, step, own.mismatch if own.linked else float("inf"))
+
+    def measure_all(self) -> dict[int, Measurement]:
+        """Every shard measured at the state as it is."""
+        for number in range(len(self.accepted)):
+            self.pool.ask(number, self.measure, self.request(number))
+        found: dict[int, Measurement] = dict(sorted(self.pool.answers()))
+        for number, own in found.items():
+            self.accepted[number].mismatch = own.mismatch
+        return found
 
     @property
     def step(self) -> float:
@@ -104,7 +152,7 @@ class Rounds:
 
         Shards that answer each other's past may swing.
         """
-        found, best, calm = self.damping, float("inf"), 0
+        found, best, calm = self.options.damping, float("inf"), 0
         for residual in self.residuals:
             if not np.isfinite(residual):
                 continue  # sites were lost and found again
@@ -113,59 +161,68 @@ class Rounds:
             else:
                 best, calm = min(best, residual), calm + 1
             if calm == CALM:
-                found, calm = min(self.damping, 2 * found), 0
+                found, calm = min(self.options.damping, 2 * found), 0
         return found
 
     @property
-    def residual(self) -> float:
-        """The largest mismatch of all shards, each when it was last asked."""
-        return max(own.residual for own in self.taken)
+    def mismatch(self) -> float:
+        """The largest of all shards, each when it was last asked or measured."""
+        return max(own.mismatch for own in self.accepted)
 
-    def record(self) -> Status | None:
+    @property
+    def agrees(self) -> bool:
+        """Whether all shards were within tolerance when they were last asked."""
+        return self.mismatch <= self.options.tol
+
+    def end_round(self) -> Status | None:
         """Note that a round is over; the limit it has reached, if any."""
-        self.residuals.append(self.residual)
-        self.heard()
-        if len(self.residuals) >= self.max_rounds:
+        self.residuals.append(self.mismatch)
+        self.report()
+        if len(self.residuals) >= self.options.max_rounds:
             return Status.MAX_SWEEPS
-        if self.deadline is not None and time.perf_counter() >= self.deadline:
-            return Status.TIME_BUDGET
-        return None
+        limit = self.options.max_seconds
+        return Status.TIME_BUDGET if limit is not None and self.options.seconds >= limit else None
 
-    def together(self) -> Status:
-        """Synchronous rounds."""
+    def report(self) -> None:
+        """Call the callback."""
+        if self.callback is not None:
+            self.callback(self.result(Status.RUNNING))
+
+    def run_synchronous(self) -> Status:
+        """All shards are asked, then all responses taken."""
         while True:
-            self.team.look()
-            for number in range(len(self.taken)):
+            self.pool.check_workers()
+            for number in range(len(self.accepted)):
                 self.ask(number)
-            self.take(dict(self.team.answers()))
-            limit = self.record()
-            if self.residual <= self.tol and self.settled():
+            self.take(dict(self.pool.answers()))
+            limit = self.end_round()
+            if self.agrees and self.is_settled():
                 return Status.CONVERGED
             if limit is not None:
                 return limit
 
-    def as_they_come(self) -> Status:
-        """Asynchronous rounds: one is over when every shard has answered since the last."""
-        everyone, limit = set(range(len(self.taken))), None
+    def run_asynchronous(self) -> Status:
+        """Responses are taken as they come; a round is over when every shard has answered since the last."""
+        everyone, limit = set(range(len(self.accepted))), None
         while True:
-            self.team.look()
+            self.pool.check_workers()
             for number in everyone:
                 self.ask(number)
             waiting, idle = set(everyone), set()
-            for number, answer in self.team.answers():
-                self.take({number: answer})
+            for number, response in self.pool.answers():
+                self.take({number: response})
                 waiting.discard(number)
                 if not waiting:
-                    waiting, limit = set(everyone), self.record()
-                if self.residual <= self.tol or limit is not None:
+                    waiting, limit = set(everyone), self.end_round()
+                if self.agrees or limit is not None:
                     continue  # wait for those still asked, then look
-                # Who has settled against what it was told waits until another shard has moved.
+                # A shard that has settled against what it was asked waits until another has moved.
                 idle.add(number)
-                if self.taken[number].residual > self.tol:
+                if self.accepted[number].mismatch > self.options.tol:
                     for other in idle:
                         self.ask(other)
                     idle = set()
-            if self.residual <= self.tol and self.settled():
+            if self.agrees and self.is_settled():
                 return Status.CONVERGED
             if limit is not None:
                 return limit

@@ -7,7 +7,7 @@ import numpy as np
 
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.evidence_search import Evaluation
-from cavity.models.streaming import Told
+from cavity.models.streaming import StreamProgress
 
 
 class Lines:
@@ -36,7 +36,7 @@ class Lines:
             f"log evidence {float(solution.log_evidence):.6g}"
         )
 
-    def stream(self, told: Told) -> None:
+    def stream(self, told: StreamProgress) -> None:
         """How far a pass over a stream is."""
         stage = f"sweep {told.sweep}" if told.stage == "sweep" else f"measurement after sweep {told.sweep}"
         rows = f"{told.rows} rows" if told.ended or told.total is None else f"{told.rows} of {told.total} rows"

@@ -84,7 +84,7 @@ class FitsStreams(OneVersusRest):
             checkpoint=checkpoint,
             every=every,
             resume=resume,
-            watch=None if told is None else told.stream,
+            callback=None if told is None else told.stream,
         )
         self._warn(machines, machine_names(known))
         self.classes_, self.n_features_in_ = known, reader.columns

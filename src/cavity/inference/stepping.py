@@ -21,13 +21,14 @@ import jax.numpy as jnp
 from cavity._core.precision import float64, is_traced
 from cavity.inference import _loop
 from cavity.inference._state import Counts, Report, State
+from cavity.inference._visit import MAX_HALVINGS
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import CODES, Status
 from cavity.posteriors.base import Posterior
 
-__all__ = ["Counts", "Report", "State", "SweepInfo", "finish", "init", "measure", "status_code", "step"]
+__all__ = ["MAX_HALVINGS", "Counts", "Report", "State", "SweepInfo", "finish", "init", "measure", "status_code", "step"]
 
 
 class SweepInfo(NamedTuple):

@@ -1,7 +1,7 @@
 """A discrete graph cut into parts: every factor is in one part, and parts share the variables at their borders.
 
-Belief propagation in a part needs of the others only what they say of the shared variables: the product of their
-messages to each, natural parameters of a categorical (log weights and counts of zeros).
+Belief propagation in a part needs of the others only the product of their messages to each shared variable: natural
+parameters of a categorical (log weights and counts of zeros).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Plan(NamedTuple):
 
     variables: their numbers in the whole graph. cardinalities: of these. tables: (scopes, log values) of factors of one
     shape, in the part's own numbers. unary: log weights of every variable alone, zero for shared ones, which come with
-    what is said of them. shared: the part's own numbers of them. owned: whose evidence this part counts.
+    the messages to them. shared: the part's own numbers of them. owned: whose evidence this part counts.
     """
 
     variables: np.ndarray
@@ -36,7 +36,7 @@ class Cut(NamedTuple):
     log_constant: float
 
 
-def in_parts(graph: DiscreteGraph, parts: int | Sequence[Sequence[int]]) -> Cut:
+def cut_graph(graph: DiscreteGraph, parts: int | Sequence[Sequence[int]]) -> Cut:
     """The graph with its factors of two or more variables divided among parts.
 
     parts: so many of about equal work, neighbours together; or the factors of every part, by number.

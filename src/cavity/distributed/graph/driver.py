@@ -1,11 +1,9 @@
 """Loopy belief propagation on one large graph cut into parts, each on a worker; only messages across cuts travel."""
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import dask
 import jax.numpy as jnp
 import numpy as np
 from distributed import Client
@@ -14,65 +12,27 @@ from cavity._core.precision import float64
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.evidence import check_possible
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.contributions import Proposal
-from cavity.distributed.graph.cutting import Plan, in_parts
-from cavity.distributed.graph.worker import Asked, Read, part_of, read_part, visit_part
-from cavity.distributed.options import check_options
-from cavity.distributed.rounds import Rounds, Taken
-from cavity.distributed.worker_pool import Team
+from cavity.distributed.graph.cutting import Cut, cut_graph
+from cavity.distributed.graph.worker import load_part, measure_part, visit_part
+from cavity.distributed.protocol import Measurement, Response
+from cavity.distributed.results import RoundsResult
+from cavity.distributed.rounds import RoundOptions, Rounds
+from cavity.distributed.worker_pool import WorkerPool, loader_of
 from cavity.families.categorical import Categorical
-from cavity.inference.status import FIXED_POINTS, Status
+from cavity.inference.status import Status
 
 
-@dataclasses.dataclass
-class Messages:
-    """What the parts say of shared variables, on the client: own weights of these, and for each part what it says.
-
-    index: which numbers of the vector of all shared variables a part sees.
-    """
-
-    own: np.ndarray
-    index: list[np.ndarray]
-    values: list[np.ndarray]
-
-    @property
-    def total(self) -> np.ndarray:
-        """Natural parameters of the shared variables."""
-        found = self.own.copy()
-        for index, said in zip(self.index, self.values, strict=True):
-            found[index] += said
-        return found
-
-    def cavity(self, number: int) -> np.ndarray:
-        """What all others say of the variables part `number` sees."""
-        return self.total[self.index[number]] - self.values[number]
-
-    def replace(self, proposals: dict[int, Proposal], damping: float) -> dict[int, float]:
-        """Take the messages of parts; damping is done inside the parts."""
-        for number, proposal in proposals.items():
-            self.values[number] = proposal.naturals
-        return {number: 1.0 for number in proposals}
-
-
-@dataclasses.dataclass(frozen=True)
-class GraphFit:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraphFit(RoundsResult):
     """Marginals of every variable and the Bethe estimate of the log partition function, with the account of the run.
 
-    shared: how many variables are in several parts.
+    Attributes:
+        marginals: probabilities of the states of every variable.
+        shared: how many variables are in several parts.
     """
 
     marginals: list[np.ndarray]
-    log_evidence: float
-    status: Status
-    mismatch: float
-    residuals: np.ndarray
     shared: int
-    seconds: float
-
-    @property
-    def converged(self) -> bool:
-        """Whether a fixed point was reached."""
-        return self.status in FIXED_POINTS
 
 
 @float64
@@ -100,84 +60,129 @@ def infer_in_parts(
         max_rounds: rounds at most.
         max_seconds: stop after the round that passes this time.
         callback: called after every round with the largest mismatch met.
+
+    Returns:
+        A `GraphFit`: marginals, log evidence and status.
+
+    Raises:
+        ValueError: options that cannot be run, parts that do not name every factor once, or impossible evidence.
+
+    Example:
+        >>> from cavity import distributed
+        >>> from cavity.discrete import DiscreteGraph
+        >>> graph = DiscreteGraph([2, 2, 2])
+        >>> _ = graph.add_factor([0, 1], [[0.9, 0.1], [0.2, 0.8]]), graph.add_factor([1, 2], [[0.7, 0.3], [0.4, 0.6]])
+        >>> with distributed.local_client(2) as client:  # doctest: +SKIP
+        ...     print(distributed.infer_in_parts(graph, 2, client=client).status)
+        converged
     """
-    began = time.perf_counter()
-    check_options(damping, tol, max_rounds, max_seconds)
+    # Damping is done inside the parts.
+    options = RoundOptions(asynchronous, damping, tol, max_rounds, max_seconds)
     check_possible(graph)
-    cut = in_parts(graph, parts)
-    state = messages_of(graph, cut.plans, cut.shared)
-    taken = [Taken() for _ in cut.plans]
-    read: dict[int, Read] = {}
-    loads = [lambda key, plan=plan: dask.delayed(part_of, pure=False)(plan, dask_key_name=key) for plan in cut.plans]
-    with client_or_local(client) as own, Team(own, loads) as team:
-        team.load()
+    cut = cut_graph(graph, parts)
+    loaders = [loader_of(load_part, [plan], damping) for plan in cut.plans]
+    with client_or_local(client) as own, WorkerPool(own, loaders) as pool:
+        pool.load()
+        rounds = GraphRounds(pool, dataclasses.replace(options, damping=1.0), callback, graph, cut)
+        return rounds.result(rounds.finish(rounds.make_rounds()))
 
-        def tell(number: int, cavity: np.ndarray, have: Taken) -> Asked:
-            return Asked(cavity, have.token, damping, tol)
 
-        def look() -> float:
-            for number, have in enumerate(taken):
-                team.ask(number, read_part, tell(number, state.cavity(number), have))
-            read.update(dict(team.answers()))
-            for number, found in read.items():
-                taken[number].residual = found.mismatch
-            return max(found.mismatch for found in read.values())
+class BorderMessages:
+    """The messages of all parts to the variables they share, on the client.
 
-        rounds = Rounds(
-            team,
-            state,
-            taken,
-            visit_part,
-            tell,
-            settled=lambda: look() <= tol,
-            heard=lambda: None if callback is None else callback(rounds.residual),
-            damping=1.0,
-            tol=tol,
-            max_rounds=max_rounds,
-            deadline=None if max_seconds is None else began + max_seconds,
+    own: weights of the shared variables themselves. index: which numbers of the vector of all shared variables a part
+    sees. values: the messages of every part.
+    """
+
+    def __init__(self, graph: DiscreteGraph, cut: Cut) -> None:
+        starts = np.concatenate([[0], np.cumsum(graph.cardinalities)])
+        weights = [graph.flat_unary()[starts[v] : starts[v + 1]] for v in cut.shared]
+        zeros = [own == -np.inf for own in weights]
+        pairs = [(np.where(zero, 0.0, own), zero.astype(float)) for own, zero in zip(weights, zeros, strict=True)]
+        self.own = np.concatenate([np.zeros(0), *(part for pair in pairs for part in pair)])
+        self.families = [Categorical(int(graph.cardinalities[v])) for v in cut.shared]
+        ends = np.cumsum([family.size for family in self.families])
+        places = {
+            int(v): np.arange(end - family.size, end)
+            for v, end, family in zip(cut.shared, ends, self.families, strict=True)
+        }
+        nothing = np.zeros(0, np.int64)
+        seen = [[places[int(v)] for v in plan.variables[plan.shared]] for plan in cut.plans]
+        self.index = [np.concatenate([nothing, *places]) for places in seen]
+        self.values = [np.zeros(len(each)) for each in self.index]
+
+    @property
+    def total(self) -> np.ndarray:
+        """Natural parameters of the shared variables."""
+        found = self.own.copy()
+        for index, messages in zip(self.index, self.values, strict=True):
+            found[index] += messages
+        return found
+
+    def cavity(self, number: int) -> np.ndarray:
+        """The messages of all others to the variables part `number` sees."""
+        return self.total[self.index[number]] - self.values[number]
+
+    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
+        """Take the messages of parts, whole: damping is done inside the parts."""
+        for number, response in responses.items():
+            self.values[number] = response.contribution
+        return dict.fromkeys(responses, 1.0)
+
+    def log_partition(self) -> float:
+        """Σ log Z of the shared variables."""
+        ends = np.cumsum([family.size for family in self.families])[:-1]
+        parts = zip(self.families, np.split(self.total, ends), strict=True) if self.families else ()
+        return sum(float(family.log_partition(jnp.asarray(eta))) for family, eta in parts)
+
+
+class GraphRounds(Rounds):
+    """Rounds over the parts of a graph."""
+
+    visit = staticmethod(visit_part)
+    measure = staticmethod(measure_part)
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        options: RoundOptions,
+        callback: Callable[[float], Any] | None,
+        graph: DiscreteGraph,
+        cut: Cut,
+    ) -> None:
+        self.graph, self.cut, self.messages = graph, cut, BorderMessages(graph, cut)
+        super().__init__(pool, self.messages, options, callback)
+        self.measured: dict[int, Measurement] = {}
+
+    def report(self) -> None:
+        if self.callback is not None:
+            self.callback(self.mismatch)
+
+    def is_settled(self) -> bool:
+        self.measured = self.measure_all()
+        return self.agrees
+
+    def finish(self, status: Status) -> Status:
+        while status is not Status.CONVERGED and not (self.is_settled() or np.isfinite(self.mismatch)):
+            self.pool.check_workers()  # a part was lost between its last visit and now
+            for number, own in enumerate(self.accepted):
+                if not np.isfinite(own.mismatch):
+                    self.ask(number)
+            self.take(dict(self.pool.answers()))
+        return status
+
+    def result(self, status: Status) -> GraphFit:
+        marginals: list[Any] = [None] * len(self.graph.variables)
+        for number, plan in enumerate(self.cut.plans):
+            for variable, own in zip(plan.variables.tolist(), self.measured[number].marginals, strict=True):
+                marginals[variable] = own
+        parts = sum(own.log_evidence for own in self.measured.values())
+        return GraphFit(
+            marginals=marginals,
+            log_evidence=self.cut.log_constant + parts + self.messages.log_partition(),
+            status=status,
+            mismatch=self.mismatch,
+            residuals=np.array(self.residuals),
+            shared=len(self.cut.shared),
+            seconds=self.options.seconds,
         )
-        ended = rounds.as_they_come() if asynchronous else rounds.together()
-        while ended is not Status.CONVERGED and not np.isfinite(look()):
-            team.look()  # a part was lost between its last visit and now
-            for number, have in enumerate(taken):
-                if not np.isfinite(have.residual):
-                    rounds.ask(number)
-            rounds.take(dict(team.answers()))
-        mismatch = max(found.mismatch for found in read.values())
-    marginals: list[Any] = [None] * len(graph.variables)
-    for number, plan in enumerate(cut.plans):
-        for variable, own_marginal in zip(plan.variables.tolist(), read[number].marginals, strict=True):
-            marginals[variable] = own_marginal
-    evidence = (
-        cut.log_constant
-        + sum(found.log_evidence for found in read.values())
-        + shared_evidence(graph, cut.shared, state)
-    )
-    return GraphFit(
-        marginals, evidence, ended, mismatch, np.array(rounds.residuals), len(cut.shared), time.perf_counter() - began
-    )
-
-
-def messages_of(graph: DiscreteGraph, plans: list[Plan], shared: np.ndarray) -> Messages:
-    """Flat messages, with the own weights of the shared variables."""
-    starts = np.concatenate([[0], np.cumsum(graph.cardinalities)])
-    weights, flat = [graph.flat_unary()[starts[v] : starts[v + 1]] for v in shared], []
-    for own in weights:
-        zero = own == -np.inf
-        flat += [np.where(zero, 0.0, own), zero.astype(float)]
-    ends = np.cumsum([2 * len(own) for own in weights])
-    place = {int(v): np.arange(end - 2 * len(own), end) for v, own, end in zip(shared, weights, ends, strict=True)}
-    nothing = np.zeros(0, np.int64)
-    index = [np.concatenate([nothing, *(place[int(v)] for v in plan.variables[plan.shared])]) for plan in plans]
-    own_weights = np.concatenate(flat) if flat else np.zeros(0)
-    return Messages(own_weights, index, [np.zeros(len(each)) for each in index])
-
-
-def shared_evidence(graph: DiscreteGraph, shared: np.ndarray, state: Messages) -> float:
-    """Σ log Z of the shared variables."""
-    total, start, found = state.total, 0, 0.0
-    for variable in shared:
-        family = Categorical(int(graph.cardinalities[variable]))
-        found += float(family.log_partition(jnp.asarray(total[start : start + family.size])))
-        start += family.size
-    return found

@@ -1,7 +1,5 @@
-"""EP for the linear machine with its rows on many workers."""
+"""EP for the linear model with its rows on many workers."""
 
-import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +9,12 @@ from distributed import Client
 from cavity._core.precision import float64
 from cavity.distributed.clients import client_or_local
 from cavity.distributed.contributions import Contributions
-from cavity.distributed.linear.loading import loads_of
+from cavity.distributed.linear.loading import shard_loaders
 from cavity.distributed.linear.result import Fit
-from cavity.distributed.linear.worker import Measurement, Request, measure_shard, shape_of, visit
-from cavity.distributed.naturals import moments, pack
-from cavity.distributed.options import check_options
-from cavity.distributed.rounds import Rounds, Taken
-from cavity.distributed.worker_pool import Team
+from cavity.distributed.linear.worker import measure_rows, shape_of, visit_rows
+from cavity.distributed.naturals import pack_naturals, to_moments
+from cavity.distributed.rounds import Accepted, RoundOptions, Rounds
+from cavity.distributed.worker_pool import WorkerPool
 from cavity.factors import Probit
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
@@ -45,9 +42,9 @@ def fit(
 ) -> Fit:
     """EP for w ~ N(0, prior_variance) observed through `factor` along rows that stay on the workers of a client.
 
-    In a round every shard makes sweeps against what all others say and hands back its natural parameters, which replace
-    what it said before. The fixed points are those of the linear machine fitted to all rows in one place. An
-    interruption from the keyboard hands back the state reached, from which `resume` goes on.
+    In a round every shard makes sweeps against all others and hands back its natural parameters, which replace those it
+    contributed before. The fixed points are those of the linear model fitted to all rows in one place. An interruption
+    from the keyboard hands back the state reached, from which `resume` goes on.
 
     Args:
         X: a Dask array or dataframe; or a list of shards, each a pair (rows, observations), a function without
@@ -55,7 +52,7 @@ def fit(
             loaded again when a worker dies.
         y: observations as a Dask array, or the name of their column; None where the shards hold them.
         factor: the likelihood of an observation given wᵀx, one that has a closed form.
-        prior_variance: a number, one a feature, or a covariance matrix.
+        prior_variance: a number, one per feature, or a covariance matrix.
         client: of a Dask cluster; without one, processes on this machine do the work and end with it.
         asynchronous: take in answers as they come instead of waiting for all.
         damping: the share of a step taken, 1 for all of it.
@@ -64,138 +61,119 @@ def fit(
         max_seconds: stop after the round that passes this time.
         callback: called with the `Fit` so far after every round.
         resume: a fit of the same shards to go on from.
+
+    Returns:
+        A `Fit`: q, log evidence, status and the account of the run.
+
+    Raises:
+        ValueError: options that cannot be run, and bad shards: one sentence names all of them with shard and row.
+        RuntimeError: a shard could not be loaded, or lost its worker again and again.
+
+    Example:
+        >>> import numpy as np
+        >>> from cavity import distributed
+        >>> X = np.random.default_rng(0).normal(size=(200, 2))
+        >>> shards = [(X[:100], np.sign(X[:100, 0])), (X[100:], np.sign(X[100:, 0]))]
+        >>> with distributed.local_client(2) as client:  # doctest: +SKIP
+        ...     print(distributed.fit(shards, client=client).status)
+        converged
     """
-    began = time.perf_counter()
-    check_options(damping, tol, max_rounds, max_seconds)
-    with client_or_local(client) as own, Team(own, loads_of(X, y, factor, own)) as team:
-        team.load()
-        rows, d = shapes(team)
-        precision = np.asarray(weight_precision(prior_variance, d))
-        run = Run(
-            Contributions.none(pack(np.zeros(d), precision), len(rows), d),
-            [Taken() for _ in rows],
-            factor,
-            np.atleast_1d(np.asarray(prior_variance, float)),
-            rows,
-            began,
-        )
+    options = RoundOptions(asynchronous, damping, tol, max_rounds, max_seconds)
+    with client_or_local(client) as own, WorkerPool(own, shard_loaders(X, y, factor, own)) as pool:
+        pool.load()
+        rounds = RowRounds(pool, options, callback, factor, prior_variance)
         if resume is not None:
-            run.go_on_from(resume)
-        deadline = None if max_seconds is None else began + max_seconds
-        return run.driven(team, asynchronous, damping, tol, max_rounds, deadline, callback)
+            rounds.resume(resume)
+        return rounds.run()
 
 
-def shapes(team: Team) -> tuple[np.ndarray, int]:
-    """Rows of every shard, and the columns, which all must share."""
-    for number in range(len(team.loads)):
-        team.ask(number, shape_of)
-    found = dict(team.answers())
-    d = found[0][1]
-    for number, (_, columns) in sorted(found.items()):
-        if columns != d:
-            raise ValueError(f"Shard {number} has {columns} columns, shard 0 has {d}.")
-    return np.array([found[number][0] for number in range(len(found))]), d
+class RowRounds(Rounds):
+    """Rounds over shards of rows."""
 
+    visit = staticmethod(visit_rows)
+    measure = staticmethod(measure_rows)
 
-@dataclasses.dataclass
-class Run:
-    """One fit under way, on the client's side."""
+    def __init__(
+        self,
+        pool: WorkerPool,
+        options: RoundOptions,
+        callback: Callable[[Fit], Any] | None,
+        factor: Factor,
+        prior_variance: Any,
+    ) -> None:
+        self.rows, d = count_rows(pool)
+        prior = pack_naturals(np.zeros(d), np.asarray(weight_precision(prior_variance, d)))
+        self.contributions = Contributions.flat(prior, len(self.rows))
+        super().__init__(pool, self.contributions, options, callback)
+        self.factor, self.prior_variance = factor, np.atleast_1d(np.asarray(prior_variance, float))
+        self.log_evidence: float | None = None
+        self.balance = float("nan")
+        self.earlier: tuple[float, ...] = ()
 
-    state: Contributions
-    taken: list[Taken]
-    factor: Factor
-    prior_variance: np.ndarray
-    rows: np.ndarray
-    began: float
-    mismatch: float = float("inf")
-    log_evidence: float | None = None
-    balance: float = float("nan")
-    earlier: tuple[float, ...] = ()
-
-    def go_on_from(self, fit: Fit) -> None:
+    def resume(self, fit: Fit) -> None:
         """Contributions of an earlier fit. Their sites are gone: every shard finds its own again."""
-        if not np.array_equal(fit.rows, self.rows) or not np.array_equal(fit.prior, self.state.prior):
+        state = self.contributions
+        if not np.array_equal(fit.rows, self.rows) or not np.array_equal(fit.prior, state.prior):
             raise ValueError(
                 f"resume must be a fit of the same shards and prior; it has {fit.rows.tolist()} rows, "
                 f"these shards {self.rows.tolist()}."
             )
-        self.state.values = fit.contributions.copy()
-        self.state.negative += 1  # as long as nobody knows, properness is looked at
-        self.taken = [Taken("gone") for _ in self.rows]
+        state.values = fit.contributions.copy()
+        state.negative += 1  # as long as nobody knows, properness is looked at
+        self.accepted = [Accepted("gone") for _ in self.rows]
         self.earlier = tuple(fit.residuals)
 
-    def driven(
-        self,
-        team: Team,
-        asynchronous: bool,
-        damping: float,
-        tol: float,
-        max_rounds: int,
-        deadline: float | None,
-        callback: Callable[[Fit], Any] | None,
-    ) -> Fit:
-        """Rounds until the end, and the account of it."""
+    def is_settled(self) -> bool:
+        return self.measured_status() is None and self.agrees
 
-        def tell(number: int, cavity: np.ndarray, taken: Taken) -> Request:
-            return Request(cavity, taken.token, taken.step, tol)
+    def finish(self, status: Status) -> Status:
+        return status if status is Status.CONVERGED else self.measured_status() or status
 
-        def heard() -> None:
-            if callback is not None:
-                callback(self.fit(Status.RUNNING, rounds))
-
-        def settled() -> bool:
-            return self.measured(team, rounds) is None and self.mismatch <= tol
-
-        rounds = Rounds(team, self.state, self.taken, visit, tell, settled, heard, damping, tol, max_rounds, deadline)
-        try:
-            ended = rounds.as_they_come() if asynchronous else rounds.together()
-            if ended is not Status.CONVERGED:
-                ended = self.measured(team, rounds) or ended
-        except KeyboardInterrupt:
-            self.mismatch, self.log_evidence = rounds.residual, None
-            ended = Status.INTERRUPTED
-        return self.fit(ended, rounds)
-
-    def measured(self, team: Team, rounds: Rounds) -> Status | None:
-        """Ask all shards about the state as it is; what keeps it from being a fixed point, if sites cannot be updated.
+    def measured_status(self) -> Status | None:
+        """Measure all shards at the state as it is; what keeps it from being a fixed point, if sites had no update.
 
         The log evidence (3.40) is A(q) − A(prior) + Σ log sᵢ, and the scales of a shard's rows sᵢ follow from q and
         its own sites alone.
         """
-        for number, own in enumerate(self.taken):
-            team.ask(number, measure_shard, rounds.tell(number, self.state.cavity(number), own))
-        found: dict[int, Measurement] = dict(team.answers())
-        for number, own in found.items():
-            self.taken[number].residual = own.mismatch
-        self.mismatch = max(own.mismatch for own in found.values())
+        found, state = list(self.measure_all().values()), self.contributions
         if not np.isfinite(self.mismatch):
             self.log_evidence = None  # some sites were lost on the way
             return None
-        again = self.state.prior + sum(found[number].naturals for number in sorted(found))
-        self.balance = float(np.abs(again - self.state.total).max() / np.abs(self.state.total).max())
+        again = state.prior + sum(own.contribution for own in found)
+        self.balance = float(np.abs(again - state.total).max() / np.abs(state.total).max())
         if self.balance > BALANCE:
             raise AssertionError(f"contributions and sites differ by {self.balance:.1e} of the natural parameters.")
-        q, prior = (moments(vector, self.state.d) for vector in (self.state.total, self.state.prior))
-        scales = sum(own.log_scales for own in found.values())
-        self.log_evidence = float(q.log_partition - prior.log_partition + scales)
-        if any(own.nonfinite for own in found.values()):
+        q, prior = to_moments(state.total), to_moments(state.prior)
+        self.log_evidence = q.log_partition - prior.log_partition + sum(own.log_evidence for own in found)
+        if any(own.nonfinite for own in found):
             return Status.NONFINITE_FACTOR
-        return Status.SITES_SKIPPED if any(own.improper for own in found.values()) else None
+        return Status.SITES_SKIPPED if any(own.improper for own in found) else None
 
-    def fit(self, status: Status, rounds: Rounds) -> Fit:
-        """The state as a user sees it."""
-        running = status is Status.RUNNING
+    def result(self, status: Status) -> Fit:
+        state, is_measured = self.contributions, status not in (Status.RUNNING, Status.INTERRUPTED)
         return Fit(
-            prior=self.state.prior,
-            contributions=self.state.values.copy(),
+            prior=state.prior,
+            contributions=state.values.copy(),
             factor=self.factor,
             prior_variance=self.prior_variance,
             rows=self.rows,
             status=status,
-            log_evidence=None if running else self.log_evidence,
-            mismatch=rounds.residual if running else self.mismatch,
-            residuals=np.array([*self.earlier, *rounds.residuals]),
-            shortened=self.state.shortened,
+            log_evidence=self.log_evidence if is_measured else None,
+            mismatch=self.mismatch,
+            residuals=np.array([*self.earlier, *self.residuals]),
+            shortened=state.shortened,
             balance=self.balance,
-            seconds=time.perf_counter() - self.began,
+            seconds=self.options.seconds,
         )
+
+
+def count_rows(pool: WorkerPool) -> tuple[np.ndarray, int]:
+    """Rows of every shard, and the columns, which all must share."""
+    for number in range(len(pool.loaders)):
+        pool.ask(number, shape_of)
+    found = [shape for _, shape in sorted(pool.answers())]
+    d = found[0][1]
+    for number, (_, columns) in enumerate(found):
+        if columns != d:
+            raise ValueError(f"Shard {number} has {columns} columns, shard 0 has {d}.")
+    return np.array([rows for rows, _ in found]), d

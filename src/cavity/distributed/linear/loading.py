@@ -1,6 +1,6 @@
 """From what a user has (arrays, dataframes, delayed objects, loaders) to shards: rows and observations in pieces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import dask
@@ -10,14 +10,12 @@ from dask.delayed import Delayed
 from distributed import Future
 
 from cavity.distributed.linear.worker import Shard
+from cavity.distributed.worker_pool import Loader, loader_of
 from cavity.factors.base import Factor
 from cavity.models.latent_gaussian.linear_model import Rows
 
-#: how a shard is loaded: from a key to the task of this name
-Load = Callable[[str], Delayed]
 
-
-def loads_of(X: Any, y: Any, factor: Factor, client: Any) -> list[Load]:
+def shard_loaders(X: Any, y: Any, factor: Factor, client: Any) -> list[Loader]:
     """How to load and check every shard.
 
     Args:
@@ -32,15 +30,15 @@ def loads_of(X: Any, y: Any, factor: Factor, client: Any) -> list[Load]:
             raise ValueError("y must be None where X is a list of shards: each holds its own observations.")
         if not X:
             raise ValueError("X must hold at least one shard; found an empty list.")
-        return [load_of([piece], number, factor) for number, piece in enumerate(X)]
+        return [shard_loader([piece], number, factor) for number, piece in enumerate(X)]
     pieces = partitions(X, y)
     count = min(len(pieces), max(1, len(client.nthreads())))
     groups = np.array_split(np.arange(len(pieces)), count)
-    return [load_of([pieces[int(i)] for i in own], number, factor) for number, own in enumerate(groups)]
+    return [shard_loader([pieces[int(i)] for i in own], number, factor) for number, own in enumerate(groups)]
 
 
 def partitions(X: Any, y: Any) -> list[Delayed]:
-    """A Dask collection as pairs (rows, observations), one a partition."""
+    """A Dask collection as pairs (rows, observations), one per partition."""
     if isinstance(X, da.Array):
         rows: Any = X
         if not isinstance(y, da.Array) or X.ndim != 2 or len(X) != len(y) or X.numblocks[1] != 1 or y.numblocks[1:]:
@@ -50,25 +48,20 @@ def partitions(X: Any, y: Any) -> list[Delayed]:
             )
         observations: Any = y.rechunk(chunks=(rows.chunks[0],))  # type: ignore[arg-type]
         parts = zip(rows.to_delayed()[:, 0], observations.to_delayed(), strict=True)
-        return [dask.delayed(pair)(*both) for both in parts]
+        return [dask.delayed(tuple)(list(pair)) for pair in parts]
     if hasattr(X, "to_delayed") and hasattr(X, "columns"):
         if not isinstance(y, str) or y not in X.columns:
             raise ValueError(f"y must name a column of the dataframe, one of {list(X.columns)}; found {y!r}.")
-        return [dask.delayed(from_frame)(piece, y) for piece in X.to_delayed()]
+        return [dask.delayed(split_frame)(piece, y) for piece in X.to_delayed()]
     raise TypeError(f"X must be a Dask array, a Dask dataframe or a list of shards; found {type(X).__name__}.")
 
 
-def pair(X: Any, y: Any) -> tuple[Any, Any]:
-    """Both."""
-    return X, y
-
-
-def from_frame(frame: Any, label: str) -> tuple[np.ndarray, np.ndarray]:
+def split_frame(frame: Any, label: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows and observations of one partition of a dataframe."""
     return frame.drop(columns=[label]).to_numpy(), frame[label].to_numpy()
 
 
-def load_of(pieces: Sequence[Any], number: int, factor: Factor) -> Load:
+def shard_loader(pieces: Sequence[Any], number: int, factor: Factor) -> Loader:
     """How one shard is loaded: its pieces one after another, checked."""
     for piece in pieces:
         if not (
@@ -78,23 +71,12 @@ def load_of(pieces: Sequence[Any], number: int, factor: Factor) -> Load:
                 f"Shard {number} must be a pair (rows, observations), a function that returns one, or a delayed object "
                 f"or future of one; found {type(piece).__name__}."
             )
-
-    def load(key: str) -> Delayed:
-        # A function is called on the worker, not here.
-        given = [dask.delayed(piece, pure=False)() if is_loader(piece) else piece for piece in pieces]
-        return dask.delayed(prepared, pure=False)(given, number, factor, dask_key_name=key)
-
-    return load
+    return loader_of(load_shard, pieces, number, factor)
 
 
-def is_loader(piece: Any) -> bool:
-    """Whether a shard is given as a function that loads it."""
-    return callable(piece) and not isinstance(piece, Delayed | Future)
-
-
-def prepared(pieces: Sequence[Any], number: int, factor: Factor) -> Shard:
-    """A shard with its rows ready for the linear machine; what is wrong with them is said with shard and row."""
-    parts = [checked(piece, number) for piece in pieces]
+def load_shard(pieces: Sequence[Any], number: int, factor: Factor) -> Shard:
+    """A shard with its rows ready for the linear model; errors name the shard and the row."""
+    parts = [check_piece(piece, number) for piece in pieces]
     widths = {X.shape[1] for X, _ in parts}
     if len(widths) > 1:
         raise ValueError(f"Shard {number} has pieces of {sorted(widths)} columns.")
@@ -111,7 +93,7 @@ def prepared(pieces: Sequence[Any], number: int, factor: Factor) -> Shard:
     return Shard(Rows.of(X, y, None, None, factor))
 
 
-def checked(piece: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
+def check_piece(piece: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and observations as arrays of numbers that belong together."""
     if not (isinstance(piece, tuple | list) and len(piece) == 2):
         raise ValueError(f"Shard {number} must be a pair (rows, observations); found {type(piece).__name__}.")

@@ -1,4 +1,4 @@
-"""What a fit on shards hands back; kept in a file and taken up again."""
+"""The result of a fit on shards; kept in a file and taken up again."""
 
 import dataclasses
 import os
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from cavity import storage
-from cavity.distributed.combined import Combined
-from cavity.distributed.naturals import unpack
+from cavity.distributed.naturals import unpack_naturals
+from cavity.distributed.results import GaussianResult
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
 from cavity.models.latent_gaussian.fit_result import FitResult, factor_from_spec, factor_spec
@@ -21,39 +21,28 @@ ARRAYS = ("prior", "contributions", "prior_variance", "rows", "residuals")
 TEXTS = ("mismatch", "balance")
 
 
-@dataclasses.dataclass(frozen=True)
-class Fit(Combined):
-    """q(w) = N(mean, covariance) from shards, with the account of the run.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fit(GaussianResult):
+    """q(w) = N(mean, covariance) from shards, with the account of the run; what is not listed here is as in its bases.
 
     Attributes:
-        prior, contributions: packed natural parameters, one row of contributions a shard; q is their sum.
-        log_evidence: estimate of log p(D) (3.40); None before it was measured.
-        mismatch: the largest moment mismatch of all rows, measured at this very state where the run has ended.
-        residuals: the largest mismatch met in every round.
-        rows: of every shard. shortened: rounds whose step was halved to keep q or a cavity proper.
+        factor, prior_variance: as fitted.
+        rows: of every shard.
         balance: how far contributions worked out anew from the sites on the workers, plus the prior, are from q's
             natural parameters, relative to the largest of them; as last measured, nan before.
     """
 
-    prior: np.ndarray
-    contributions: np.ndarray
     factor: Factor
     prior_variance: np.ndarray
     rows: np.ndarray
-    status: Status
-    log_evidence: float | None
-    mismatch: float
-    residuals: np.ndarray
-    shortened: int
     balance: float
-    seconds: float
 
-    def machine(self) -> LinearModel:
-        """The fitted machine: it predicts, is stored and goes on with new rows like one fitted in one place.
+    def model(self) -> LinearModel:
+        """The fitted model: it predicts, is stored and goes on with new rows like one fitted in one place.
 
         What it would know of single rows stays on the workers, so its account has none.
         """
-        q, (shift, precision) = self.q, unpack(self.naturals, self.d)
+        q, (shift, precision) = self.q, unpack_naturals(self.naturals)
         nothing = np.zeros(0)
         account = FitResult(
             status=self.status,
@@ -83,16 +72,13 @@ class Fit(Combined):
         }
         storage.save(path, KIND, header, {name: np.asarray(getattr(self, name)) for name in ARRAYS})
 
-    def __str__(self) -> str:
-        known = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.6g}"
-        return (
-            f"{self.status} after {self.rounds} rounds over {len(self.rows)} shards, "
-            f"mismatch {self.mismatch:.1e}{known}. {self.status.sentence}"
-        )
 
+def load_fit(path: str | os.PathLike[str]) -> Fit:
+    """The fit that `Fit.save` wrote.
 
-def load(path: str | os.PathLike[str]) -> Fit:
-    """The fit that was saved."""
+    Raises:
+        StorageError: the file holds something else, or not all of a fit.
+    """
     kind, header, arrays = storage.load(path)
     if kind != KIND:
         raise storage.StorageError(f"{path} holds {kind}, not a fit on shards.")

@@ -13,15 +13,17 @@ from cavity import storage
 from cavity.factors.base import Factor
 from cavity.inference.methods import Method
 from cavity.inference.status import Status
-from cavity.models.streaming.chunks import Portion
-from cavity.models.streaming.pass_state import Course
-from cavity.models.streaming.visits import Met, Sums, Tally
+from cavity.models.streaming.chunks import Chunk
+from cavity.models.streaming.pass_state import PassState
+from cavity.models.streaming.shard import NaturalSums
 from cavity.storage import StorageError
 
 KIND = "stream"
+#: fields of a `PassState` that a header can hold as they are
+PLAIN = ("stage", "constant", "sequential")
 
 
-def fingerprint(first: Portion, size: int, factor: Factor, prior: Sums, method: Method) -> dict[str, Any]:
+def fingerprint(first: Chunk, size: int, factor: Factor, prior: NaturalSums, method: Method) -> dict[str, Any]:
     """What a run must share with a checkpoint to go on from it, by name.
 
     Tolerance and the number of sweeps are left out: more of them may be asked for when a run goes on.
@@ -30,11 +32,11 @@ def fingerprint(first: Portion, size: int, factor: Factor, prior: Sums, method: 
     schedule = None if method.schedule is None else repr(method.schedule)
     return {
         "columns": first.X.shape[1],
-        "machines": len(first.y),
+        "models": len(first.y),
         "likelihood": [type(factor).__name__, leaves],
         "prior": digest(prior.shift, prior.precision),
         "method": [method.single_pass, method.power, float(method.damping), repr(method.projection), schedule],
-        "portions": size,
+        "chunk": size,
         "first rows": digest(first.X, first.y, first.weights),
     }
 
@@ -48,29 +50,21 @@ def digest(*arrays: Any) -> str:
 
 
 def write(
-    path: Path, own: dict[str, Any], progress: dict[str, Any], checksums: list[float], courses: tuple[Course, ...]
+    path: Path, own: dict[str, Any], progress: dict[str, Any], checksums: list[float], states: tuple[PassState, ...]
 ) -> None:
     """Write a checkpoint, complete or not at all."""
     arrays: dict[str, Any] = {"checksums": np.asarray(checksums, float)}
-    told = []
-    for number, course in enumerate(courses):
-        leaves = jax.tree.leaves(course.tally)
-        arrays |= {f"machine{number}/{place}": np.asarray(leaf) for place, leaf in enumerate(leaves)}
-        arrays[f"machine{number}/residuals"] = np.asarray(course.residuals, float)
-        fields = {name: getattr(course, name) for name in ("stage", "constant", "sequential")}
-        told.append(
-            {
-                **fields,
-                "mismatch": repr(course.mismatch),
-                "status": str(course.status),
-                "history": list(course.history),
-            }
-        )
-    storage.save(path, KIND, {"fingerprint": own, "progress": progress, "machines": told}, arrays)
+    models = []
+    for number, state in enumerate(states):
+        leaves = [*jax.tree.leaves(state.totals), state.residuals]
+        arrays |= {f"model{number}/{place}": np.asarray(leaf) for place, leaf in enumerate(leaves)}
+        texts = {"mismatch": repr(state.mismatch), "status": str(state.status), "history": list(state.history)}
+        models.append({name: getattr(state, name) for name in PLAIN} | texts)
+    storage.save(path, KIND, {"fingerprint": own, "progress": progress, "models": models}, arrays)
 
 
-def read(path: Path, own: dict[str, Any]) -> tuple[dict[str, Any], list[float], tuple[Course, ...]]:
-    """What `write` wrote, if it belongs to a run with this fingerprint: progress, checksums and courses."""
+def read(path: Path, own: dict[str, Any]) -> tuple[dict[str, Any], list[float], tuple[PassState, ...]]:
+    """What `write` wrote, if it belongs to a run with this fingerprint: progress, checksums and states."""
     kind, header, arrays = storage.load(path)
     if kind != KIND:
         raise StorageError(f"{path} holds {kind!r}, which is not the checkpoint of a stream.")
@@ -79,18 +73,22 @@ def read(path: Path, own: dict[str, Any]) -> tuple[dict[str, Any], list[float], 
         odd = [name for name in own if json.dumps(theirs[name]) != json.dumps(own[name])]
         if odd:
             raise StorageError(f"{path} belongs to another run: it differs in {', '.join(odd)}.")
-        courses = []
-        for number, told in enumerate(header["machines"]):
-            parts = [arrays[f"machine{number}/{place}"] for place in range(2 * len(Sums._fields) + len(Met._fields))]
-            leaves = [jnp.asarray(part) for part in parts]
-            tally = Tally(Sums(*leaves[:3]), Sums(*leaves[3:6]), Met(*leaves[6:]))
-            residuals = tuple(arrays[f"machine{number}/residuals"].tolist())
-            mismatch, status, history = float(told["mismatch"]), Status(told["status"]), tuple(told["history"])
-            fields = {name: told[name] for name in ("stage", "constant", "sequential")}
-            courses.append(
-                Course(tally, residuals=residuals, mismatch=mismatch, status=status, history=history, **fields)
+        states = []
+        structure = jax.tree.structure(PassState.initial(NaturalSums.zero(1)).totals)
+        for number, model in enumerate(header["models"]):
+            *leaves, residuals = (arrays[f"model{number}/{place}"] for place in range(structure.num_leaves + 1))
+            plain = {name: model[name] for name in PLAIN}
+            states.append(
+                PassState(
+                    structure.unflatten(jnp.asarray(leaf) for leaf in leaves),
+                    residuals=tuple(residuals.tolist()),
+                    mismatch=float(model["mismatch"]),
+                    status=Status(model["status"]),
+                    history=tuple(model["history"]),
+                    **plain,
+                )
             )
-        return header["progress"], arrays["checksums"].tolist(), tuple(courses)
+        return header["progress"], arrays["checksums"].tolist(), tuple(states)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, StorageError):
             raise

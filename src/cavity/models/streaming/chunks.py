@@ -1,4 +1,4 @@
-"""Rows as the compiled programs want them: checked, as features, in portions of one size however they came."""
+"""Rows as the compiled programs want them: checked, as features, in chunks of one size however they came."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -12,14 +12,14 @@ from cavity.kernels.basis import Spanned
 from cavity.models.latent_gaussian.unique_rows import split
 from cavity.models.streaming.sources import Piece, Source
 
-#: rows of a portion, more where there are many features: the work on q must stay below that on the rows
-PORTION, ROWS_PER_FEATURE = 4096, 4
+#: rows of a chunk, more where there are many features: the work on q must stay below that on the rows
+CHUNK_ROWS, ROWS_PER_FEATURE = 4096, 4
 
 
-class Portion(NamedTuple):
+class Chunk(NamedTuple):
     """Rows that are visited by one call of a compiled program.
 
-    number: of the portion. X: (rows, features). y: (machines, rows), what each machine observes. weights: (rows,).
+    number: of the chunk. X: (rows, features). y: (models, rows), what each model observes. weights: (rows,).
     residual: the variance that features leave of a row's latent; None where they leave none.
     """
 
@@ -29,9 +29,9 @@ class Portion(NamedTuple):
     weights: np.ndarray
     residual: np.ndarray | None = None
 
-    def data(self, machine: int) -> Any:
-        """What a machine observes, with the residuals where there are any."""
-        return self.y[machine] if self.residual is None else (self.y[machine], self.residual)
+    def data(self, model: int) -> Any:
+        """What a model observes, with the residuals where there are any."""
+        return self.y[model] if self.residual is None else (self.y[model], self.residual)
 
     def split(self) -> tuple[np.ndarray, np.ndarray | None]:
         """(copies, exponents) of the rows: w copies, or ⌈w⌉ of a power, and none of what weighs nothing."""
@@ -48,16 +48,16 @@ class Portion(NamedTuple):
 
 
 @dataclasses.dataclass
-class Reader:
-    """Reads a source.
+class ChunkReader:
+    """Reads a source in chunks.
 
     features: from an array of inputs to one of features, row by row, or to these and residuals (`Spanned`); None for
         the inputs themselves.
-    observed: from y to what the machines observe, (machines, rows), not a number for a label nobody knows; None for one
-        machine that observes y. check: refuses observations in one sentence.
+    observed: from y to what the models observe, (models, rows), not a number for a label nobody knows; None for one
+        model that observes y. check: refuses observations in one sentence.
     row_weights: from y to factors on the weights of the rows; None for none.
     columns, names: of the inputs, as found in the first piece; the others must agree.
-    width: the number of features. size: rows of a portion, which follows from it.
+    width: the number of features. size: rows of a chunk, which follows from it.
     """
 
     source: Source
@@ -68,28 +68,28 @@ class Reader:
     columns: int | None = None
     names: list[str] | None = None
     width: int | None = None
-    size: int = PORTION
+    size: int = CHUNK_ROWS
     leaves_residuals: bool = False
-    begun: Iterator[Portion] | None = None
+    pending: Iterator[Chunk] | None = None
 
-    def first(self) -> Portion:
-        """The first portion, which is handed out again by the first pass: what can be read once loses nothing."""
-        reading = self.portions(0)
+    def first(self) -> Chunk:
+        """The first chunk, which is handed out again by the first pass: what can be read once loses nothing."""
+        reading = self.chunks(0)
         found = next(reading, None)
         if found is None:
             raise ValueError("batches is empty: it gave no rows.")
-        self.begun = chain([found], reading)
+        self.pending = chain([found], reading)
         return found
 
-    def portions(self, start: int) -> Iterator[Portion]:
-        """The rows from row `start`, where a portion begins, on, in portions; the last one may be shorter."""
-        begun, self.begun = self.begun, None
-        if begun is not None and start == 0:
-            return begun
+    def chunks(self, start: int) -> Iterator[Chunk]:
+        """The rows from row `start`, where a chunk begins, on, in chunks; the last one may be shorter."""
+        pending, self.pending = self.pending, None
+        if pending is not None and start == 0:
+            return pending
         return self.cut(self.source.read(start), start)
 
-    def cut(self, pieces: Iterator[Piece], start: int) -> Iterator[Portion]:
-        """Rows as they came, in portions."""
+    def cut(self, pieces: Iterator[Piece], start: int) -> Iterator[Chunk]:
+        """Rows as they came, in chunks."""
         held: list[tuple[np.ndarray, ...]] = []
         waiting = 0
         for piece in pieces:
@@ -97,22 +97,22 @@ class Reader:
             waiting += len(held[-1][0])
             if waiting < self.size:
                 continue
-            joined = together(held)
+            joined = join_tables(held)
             whole = waiting // self.size * self.size
             for first in range(0, whole, self.size):
-                yield self.portion(start + first, tuple(part[first : first + self.size] for part in joined))
+                yield self.chunk(start + first, tuple(part[first : first + self.size] for part in joined))
             start, waiting = start + whole, waiting - whole
             held = [tuple(part[whole:] for part in joined)] if waiting else []
         if held:
-            yield self.portion(start, together(held))
+            yield self.chunk(start, join_tables(held))
 
-    def portion(self, start: int, parts: tuple[np.ndarray, ...]) -> Portion:
-        """The portion that begins with row `start`, of rows, observations by column and weights."""
+    def chunk(self, start: int, parts: tuple[np.ndarray, ...]) -> Chunk:
+        """The chunk that begins with row `start`, of rows, observations by column and weights."""
         X, observed, weights, residual = parts
-        return Portion(start // self.size, X, observed.T, weights, residual if self.leaves_residuals else None)
+        return Chunk(start // self.size, X, observed.T, weights, residual if self.leaves_residuals else None)
 
     def table(self, piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Features, observations (one column a machine), weights, residuals of some rows; refused where one is bad."""
+        """Features, observations (one column per model), weights, residuals of some rows; refused where one is bad."""
         X = self.inputs(piece)
         y = np.asarray(piece.y)
         if y.ndim != 1:
@@ -150,11 +150,11 @@ class Reader:
             except ValueError as error:
                 raise ValueError(f"{piece.name}: {error}") from None
             if X.ndim != 2 or len(X) != len(observed.T):
-                raise ValueError(f"features must give one row a row of X, {len(y)}; found shape {X.shape}.")
+                raise ValueError(f"features must give one row per row of X, {len(y)}; found shape {X.shape}.")
             refuse_nonfinite("features", X, piece)
         width = int(X.shape[1])
         if self.width is None:
-            self.width, self.size = width, max(PORTION, 1 << (ROWS_PER_FEATURE * width - 1).bit_length())
+            self.width, self.size = width, max(CHUNK_ROWS, 1 << (ROWS_PER_FEATURE * width - 1).bit_length())
         if width != self.width:
             raise ValueError(f"features of {piece.name} have {width} columns; the first rows had {self.width}.")
         return X, observed.T, weights, residual
@@ -192,6 +192,6 @@ def refuse_nonfinite(what: str, table: np.ndarray, piece: Piece) -> None:
     )
 
 
-def together(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    """Tables one below the other."""
+def join_tables(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    """Tables stacked, one below the other."""
     return held[0] if len(held) == 1 else tuple(np.concatenate(parts) for parts in zip(*held, strict=True))

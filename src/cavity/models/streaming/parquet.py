@@ -27,8 +27,12 @@ def parquet(
 
     Returns:
         A function that begins to read anew whenever it is called. Missing values come as NaN and are refused by row.
+
+    Raises:
+        ValueError: a column is missing or holds no numbers, or the files cannot be read as Parquet.
+        ImportError: PyArrow is not installed.
     """
-    dataset = opened(path)
+    dataset = open_dataset(path)
     known = dataset.schema.names
     chosen = [name for name in known if name not in (target, weights)] if columns is None else list(columns)
     extra = [] if weights is None else [weights]
@@ -44,14 +48,14 @@ def parquet(
         scanner = dataset.scanner(columns=wanted, batch_size=ROWS, batch_readahead=1, fragment_readahead=1)
         for batch in scanner.to_batches():
             if batch.num_rows:
-                X = np.column_stack([numbers(batch.column(name), name) for name in chosen])
+                X = np.column_stack([as_floats(batch.column(name), name) for name in chosen])
                 y = batch.column(target).to_numpy(zero_copy_only=False)
-                yield (X, y, *(numbers(batch.column(name), name) for name in extra))
+                yield (X, y, *(as_floats(batch.column(name), name) for name in extra))
 
     return batches
 
 
-def opened(path: Any) -> Any:
+def open_dataset(path: Any) -> Any:
     """The dataset of the files, or of Arrow's own tables and record batches."""
     try:
         import pyarrow.dataset as arrow  # pyright: ignore[reportMissingImports]
@@ -65,7 +69,7 @@ def opened(path: Any) -> Any:
         raise ValueError(f"{path} cannot be read as Parquet: {error}.") from None
 
 
-def numbers(column: Any, name: str) -> np.ndarray:
+def as_floats(column: Any, name: str) -> np.ndarray:
     """A column as float64, missing values as NaN."""
     try:
         return column.to_numpy(zero_copy_only=False).astype(np.float64)

@@ -101,7 +101,7 @@ def pieces(number: int | None, batch: tuple[Any, ...], start: int) -> Iterator[P
     for name, values in (("y", y), ("weights", weights)):
         if values is not None and rows_of(values) != length:
             whose = "" if number is None else f" of batch {number}"
-            raise ValueError(f"{name}{whose} must have one entry a row of X, {length}; found {rows_of(values)}.")
+            raise ValueError(f"{name}{whose} must have one entry per row of X, {length}; found {rows_of(values)}.")
     X, y, weights = (positional(values) for values in (X, y, weights))
     for first in range(start, length, PIECE):
         own = slice(first, first + PIECE)

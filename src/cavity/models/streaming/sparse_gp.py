@@ -1,4 +1,4 @@
-"""Low-rank machines fitted to a stream: a basis turns every row into features, and the rest is a linear machine."""
+"""Sparse Gaussian processes fitted to a stream: a basis turns every row into features, the rest is a linear model."""
 
 import os
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from cavity.kernels.basis import Spanned
 from cavity.models.latent_gaussian.padding import bucket, padded
 from cavity.models.latent_gaussian.parameters import as_numbers
 from cavity.models.latent_gaussian.sparse_gp import SparseGP
-from cavity.models.streaming.chunks import Reader
-from cavity.models.streaming.linear import files_of, machine_of, run_over
-from cavity.models.streaming.run import Told
+from cavity.models.streaming.chunks import ChunkReader
+from cavity.models.streaming.linear import checkpoint_options, linear_model, run_stream
+from cavity.models.streaming.run import StreamProgress
 from cavity.models.streaming.sources import source_of
 
 
@@ -36,21 +36,25 @@ def stream_sparse_gps(
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
     resume: str | os.PathLike[str] | None = None,
-    watch: Callable[[Told], Any] | None = None,
-) -> tuple[list[SparseGP], Reader]:
+    callback: Callable[[StreamProgress], Any] | None = None,
+) -> tuple[list[SparseGP], ChunkReader]:
     """A Gaussian process that a basis carries, on rows that need not fit into memory.
 
     The answer is that of `fit_sparse_gp` on all rows with these hyperparameters, which a search on a part of the
     rows may have found. Leave-one-out predictions are not kept.
 
     Args:
-        batches, factor, observed, row_weights, method, checkpoint, every, resume, watch: as for
+        batches, factor, observed, row_weights, method, checkpoint, every, resume, callback: as for
             `stream_linear_models`.
         kernel: the covariance function.
         basis: inducing inputs or random features, which stay as they are.
 
     Returns:
-        The machines, and the reader, which knows the columns.
+        The models, and the reader, which knows the columns.
+
+    Raises:
+        TypeError: `basis` is no basis of `cavity.kernels`.
+        ValueError: as for `stream_linear_models`.
     """
     if not isinstance(basis, Basis):
         raise TypeError(
@@ -64,12 +68,12 @@ def stream_sparse_gps(
         return Spanned(found.rows[: len(X)], found.residual[: len(X)])
 
     likelihood = as_numbers(factor)
-    reader = Reader(source_of(batches), features, observed, likelihood.check, row_weights)
-    files = files_of(checkpoint, every, resume, reader.source.again)
-    run, interrupted = run_over(reader, as_numbers(GaussianConvolved(likelihood)), 1.0, method, files, watch)
-    machines = []
-    for course in run.at.courses:
-        linear = machine_of(run, course, np.ones(1), interrupted)
+    reader = ChunkReader(source_of(batches), features, observed, likelihood.check, row_weights)
+    options = checkpoint_options(checkpoint, every, resume, reader.source.again)
+    run = run_stream(reader, as_numbers(GaussianConvolved(likelihood)), 1.0, method, options, callback)
+    models = []
+    for state in run.cursor.states:
+        linear = linear_model(run, state, np.ones(1))
         carried = (linear.mean, linear.covariance, np.zeros(0), linear.account)
-        machines.append(SparseGP(kernel, basis, likelihood, *carried))
-    return machines, reader
+        models.append(SparseGP(kernel, basis, likelihood, *carried))
+    return models, reader

@@ -15,7 +15,7 @@ import pytest
 from shard_reference import draw_rows, probit_ep
 
 from cavity import distributed
-from cavity.distributed.naturals import unpack
+from cavity.distributed.naturals import unpack_naturals
 from cavity.factors import StudentT
 from cavity.inference.status import Status
 
@@ -52,7 +52,7 @@ def test_shards_have_the_fixed_point_of_all_rows_in_one_place(client, reference,
     assert fit.balance <= 1e-10
     # After every round prior and contributions are the global natural parameters.
     for state in (*seen, fit):
-        shift, precision = unpack(state.prior + sum(state.contributions), D)
+        shift, precision = unpack_naturals(state.prior + sum(state.contributions))
         np.testing.assert_allclose(np.linalg.solve(precision, shift), state.mean, rtol=1e-10, atol=1e-10)
     assert [state.rounds for state in seen] == list(range(1, fit.rounds + 1))
 
@@ -148,12 +148,12 @@ def test_limits_end_a_run_with_a_measured_state(client):
     assert distributed.fit(SHARDS, client=client, max_seconds=1e-3).status is Status.TIME_BUDGET
 
 
-def test_the_machine_predicts_as_its_q_says(client):
+def test_the_model_predicts_as_its_q_says(client):
     fit = distributed.fit(SHARDS, client=client)
-    mean, variance = fit.machine().latent(X[:4])
+    mean, variance = fit.model().latent(X[:4])
     np.testing.assert_allclose(mean, X[:4] @ fit.mean, rtol=1e-12)
     np.testing.assert_allclose(variance, [x @ fit.covariance @ x for x in X[:4]], rtol=1e-12)
-    np.testing.assert_allclose(fit.machine().precision @ fit.covariance, np.eye(D), atol=1e-9)
+    np.testing.assert_allclose(fit.model().precision @ fit.covariance, np.eye(D), atol=1e-9)
 
 
 def with_value(k: int, row: int, column: int, value: float):

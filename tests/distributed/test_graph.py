@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from cavity import distributed
 from cavity.discrete import DiscreteGraph
-from cavity.distributed.graph.cutting import in_parts
+from cavity.distributed.graph.cutting import cut_graph
 from cavity.inference.status import Status
 
 
@@ -101,7 +101,7 @@ def test_a_tree_in_parts_is_exact_also_with_evidence_and_zeros(client):
 
 def test_every_factor_is_in_one_part_and_only_borders_are_shared():
     graph = grid(5)
-    cut = in_parts(graph, 3)
+    cut = cut_graph(graph, 3)
     assert len(cut.plans) == 3
     assert sum(len(scopes) for plan in cut.plans for scopes, _ in plan.tables) == 40
     held = np.zeros(25, int)
@@ -125,4 +125,4 @@ def test_wrong_parts_are_refused(parts):
     graph = DiscreteGraph([2] * 5)
     graph.add_factors([[0, 1], [1, 2], [2, 3], [3, 4]], np.ones((4, 2, 2)))
     with pytest.raises(ValueError, match="parts must"):
-        in_parts(graph, parts)
+        cut_graph(graph, parts)

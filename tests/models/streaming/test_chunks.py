@@ -6,13 +6,13 @@ from stream_rows import LABELS, ROWS, SMALL, cut, streamed
 
 import cavity
 from cavity.models.streaming import chunks
-from cavity.models.streaming.chunks import Reader
+from cavity.models.streaming.chunks import ChunkReader
 from cavity.models.streaming.sources import source_of
 
 
 @pytest.fixture(autouse=True)
-def _small_portions(monkeypatch):
-    monkeypatch.setattr(chunks, "PORTION", SMALL)
+def _small_chunks(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", SMALL)
 
 
 def bad(X, y, place, value=None, **changes):
@@ -34,7 +34,10 @@ def bad(X, y, place, value=None, **changes):
         (bad(ROWS, LABELS, 3, (5, 1, 1e200)), "found 1e.200 in batch 3, row 5"),
         (bad(ROWS, LABELS, 2, batch=(ROWS[:5, :2], LABELS[:5])), "X of batch 2 has 2 columns; the first rows had 3"),
         (bad(ROWS, LABELS, 9, batch=(ROWS[:0], LABELS[:0])), "batch 9 is empty: it has no rows"),
-        (bad(ROWS, LABELS, 1, batch=(ROWS[:5], LABELS[:4])), "y of batch 1 must have one entry a row of X, 5; found 4"),
+        (
+            bad(ROWS, LABELS, 1, batch=(ROWS[:5], LABELS[:4])),
+            "batch 1 must have one entry per row of X, 5; found 4",
+        ),
         (bad(ROWS, LABELS, 1, batch=(ROWS[:2], [1.0, np.nan])), "found nan in batch 1, row 1"),
         (bad(ROWS, LABELS, 1, batch=(ROWS[:2], [1.0, 0.5])), "batch 1: .*0.5"),
         (bad(ROWS, LABELS, 1, batch=ROWS[:5]), "batch 1 must be a pair"),
@@ -75,7 +78,7 @@ def test_what_is_no_source_or_method_is_refused():
             streamed((ROWS, LABELS), method=method)
 
 
-def test_portions_grow_with_the_features():
+def test_chunks_grow_with_the_features():
     """Work on q goes with the cube of the features, that on rows with their square."""
-    wide = next(Reader(source_of((np.ones((300, 40)), np.ones(300)))).portions(0))
+    wide = next(ChunkReader(source_of((np.ones((300, 40)), np.ones(300)))).chunks(0))
     assert wide.X.shape == (256, 40)

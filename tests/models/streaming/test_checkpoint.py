@@ -17,8 +17,8 @@ from cavity.models.streaming import chunks
 
 
 @pytest.fixture(autouse=True)
-def _small_portions(monkeypatch):
-    monkeypatch.setattr(chunks, "PORTION", SMALL)
+def _small_chunks(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", SMALL)
 
 
 class Watched:
@@ -42,7 +42,7 @@ def test_an_interrupted_run_goes_on_with_the_same_numbers(tmp_path, stop):
     broken = streamed(Watched(stop), checkpoint=path)
     assert broken.status == "interrupted" and np.isfinite(broken.mean).all() and np.isfinite(broken.log_evidence)
     _, header, _ = storage.load(path)
-    finished = sum(entry["pass"] == "sweep" for entry in header["machines"][0]["history"])
+    finished = sum(entry["pass"] == "sweep" for entry in header["models"][0]["history"])
     position = header["progress"]["position"]
     assert (finished, position) == (stop * 20 // 200, stop * 20 % 200 // SMALL * SMALL)
     again = Watched()
@@ -82,9 +82,9 @@ import os, signal, sys
 import numpy as np
 import cavity
 from cavity.factors import Step
-from cavity.models.streaming import portions, stream_linear_machines
+from cavity.models.streaming import chunks, stream_linear_models
 
-chunks.PORTION = 64
+chunks.CHUNK_ROWS = 64
 folder, kill_at = sys.argv[1], int(sys.argv[2])
 data = np.load(folder + "/rows.npz")
 taken = open(folder + "/taken.txt", "a", buffering=1)
@@ -101,14 +101,14 @@ def batches():
 
 path = folder + "/run.npz"
 known = {"resume": path} if os.path.exists(path) else {"checkpoint": path}
-(machine,), _ = stream_linear_machines(batches, factor=Step(0.1), method=cavity.EP(tol=1e-12), every=1e-9, **known)
-np.savez(folder + "/answer.npz", mean=machine.mean, covariance=machine.covariance, evidence=machine.log_evidence)
-print([entry["rows"] for entry in machine.history], [entry["resumed"] for entry in machine.history])
+(model,), _ = stream_linear_models(batches, factor=Step(0.1), method=cavity.EP(tol=1e-12), every=1e-9, **known)
+np.savez(folder + "/answer.npz", mean=model.mean, covariance=model.covariance, evidence=model.log_evidence)
+print([entry["rows"] for entry in model.history], [entry["resumed"] for entry in model.history])
 """
 
 
 def test_a_killed_run_goes_on(tmp_path):
-    """SIGKILL in the third pass, after a checkpoint at every portion: the answer is that of an untouched run."""
+    """SIGKILL in the third pass, after a checkpoint at every chunk: the answer is that of an untouched run."""
     np.savez(tmp_path / "rows.npz", X=ROWS, y=LABELS)
 
     def run(kill_at):
@@ -127,9 +127,7 @@ def test_a_killed_run_goes_on(tmp_path):
     assert answer["evidence"] == pytest.approx(expected.log_evidence, abs=1e-9)
     whole = streamed((ROWS, LABELS))
     assert ended.stdout.split("] [")[0] + "]" == str([200] * len(whole.history))
-    assert (
-        "[], [], [64], []" in ended.stdout
-    )  # of two portions seen of the third pass the first was behind a checkpoint
+    assert "[], [], [64], []" in ended.stdout  # of two chunks seen of the third pass the first was behind a checkpoint
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
@@ -161,5 +159,5 @@ def test_sites_that_are_gone_are_missed(tmp_path):
     streamed(Watched(15), checkpoint=path)
     for file in tmp_path.glob("run.npz.sites*"):
         file.write_bytes(b"")
-    with pytest.raises(storage.StorageError, match="is damaged: it ends before the sites of portion 1"):
+    with pytest.raises(storage.StorageError, match="is damaged: it ends before the sites of chunk 1"):
         streamed(Watched(), resume=path)

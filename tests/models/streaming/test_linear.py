@@ -11,13 +11,14 @@ from stream_rows import EPSILON, LABELS, ROWS, SMALL, TIGHT, check, cut, referen
 import cavity
 from cavity.factors import Probit, Step
 from cavity.models.latent_gaussian import absorb_rows, fit_linear_model
-from cavity.models.streaming import chunks, run, stream_linear_models, visits
-from cavity.models.streaming.pass_state import begun
+from cavity.models.streaming import chunks, pass_state, run, stream_linear_models
+from cavity.models.streaming.pass_state import PassState, VisitCounts
+from cavity.models.streaming.shard import NaturalSums
 
 
 @pytest.fixture(autouse=True)
-def _small_portions(monkeypatch):
-    monkeypatch.setattr(chunks, "PORTION", SMALL)
+def _small_chunks(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", SMALL)
 
 
 def test_one_sweep_is_adf_and_many_are_ep():
@@ -33,7 +34,7 @@ def test_one_sweep_is_adf_and_many_are_ep():
     assert kinds == ["sweep"] * ended.sweeps + ["measure"] and all(entry["rows"] == 200 for entry in ended.history)
 
 
-def test_parallel_visits_of_a_portion_have_the_same_fixed_point(monkeypatch):
+def test_parallel_visits_of_a_chunk_have_the_same_fixed_point(monkeypatch):
     """By the rule that chooses them where rows are many, here told that 64 are."""
     asked = []
 
@@ -42,15 +43,15 @@ def test_parallel_visits_of_a_portion_have_the_same_fixed_point(monkeypatch):
         return cavity.Parallel() if rows >= SMALL else cavity.InOrder()
 
     monkeypatch.setattr("cavity.models.streaming.pass_state.weight_schedule", schedule)
-    machine = streamed((ROWS, LABELS))
-    check(machine, reference())
-    assert machine.status == "converged" and asked[:5] == [0, 64, 128, 192, 200]
+    model = streamed((ROWS, LABELS))
+    check(model, reference())
+    assert model.status == "converged" and asked[:5] == [0, 64, 128, 192, 200]
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(1, 130), min_size=1, max_size=4), st.booleans())
 def test_how_rows_are_cut_does_not_matter(lengths, one_shot):
-    """Not to a single bit, for the portions are the same."""
+    """Not to a single bit, for the chunks are the same."""
     batches = cut(ROWS, LABELS, *lengths)
     whole = streamed((ROWS, LABELS), method=cavity.ADF())
     found = streamed(iter(batches) if one_shot else lambda: iter(batches), method=cavity.ADF())
@@ -89,7 +90,7 @@ def test_rows_without_features_join_the_evidence():
     check(found, reference(X[kept], LABELS[kept]), constant=2 * np.log(0.5))
 
 
-def test_several_observations_of_a_row_are_machines_of_their_own():
+def test_several_observations_of_a_row_are_models_of_their_own():
     other = np.where(np.arange(200) % 3 == 0, 1.0, -1.0)
     both, _ = stream_linear_models(
         (ROWS, np.arange(200)),
@@ -97,9 +98,9 @@ def test_several_observations_of_a_row_are_machines_of_their_own():
         observed=lambda y: np.stack([LABELS[y], other[y]]),
         method=TIGHT,
     )
-    for machine, y in zip(both, (LABELS, other), strict=True):
+    for model, y in zip(both, (LABELS, other), strict=True):
         alone = fit_linear_model(ROWS, y, factor=Probit(label_noise=0.05), method=TIGHT)
-        check(machine, alone, 1e-10)
+        check(model, alone, 1e-10)
     assert both[0].sweeps != both[1].sweeps  # one ended first and was left alone
 
 
@@ -111,25 +112,26 @@ def test_power_ep_streams():
     assert found.status == whole.status == "converged"
 
 
-def test_portions_share_one_program():
-    """A short last portion is filled up: other numbers of rows compile nothing anew."""
+def test_chunks_share_one_program():
+    """A short last chunk is filled up: other numbers of rows compile nothing anew."""
     streamed((ROWS, LABELS))
-    programs = visits.swept._cache_size(), visits.measured._cache_size()
+    compiled = pass_state.sweep_chunk, pass_state.measure_chunk
+    programs = [function._cache_size() for function in compiled]
     for rows in (190, 129, 128):
         streamed((ROWS[:rows], LABELS[:rows]))
-    assert (visits.swept._cache_size(), visits.measured._cache_size()) == programs
+    assert [function._cache_size() for function in compiled] == programs
 
 
 def test_slow_parallel_visits_give_way_to_sequential_ones():
-    prior = visits.Sums(np.zeros(1), np.eye(1), np.zeros(()))
+    prior = NaturalSums(np.zeros(1), np.eye(1), np.zeros(()))
     method, record = cavity.EP(), {"rows": 10**6, "resumed": []}
 
-    def after(course, mismatch):
-        met = visits.nothing_met()._replace(largest=mismatch)
-        ended = dataclasses.replace(course, tally=course.tally._replace(met=met)).after_pass(method, prior, record)
+    def after(state, mismatch):
+        totals = state.totals._replace(counts=VisitCounts.zero()._replace(largest=mismatch))
+        ended = dataclasses.replace(state, totals=totals).after_pass(method, prior, record)
         return ended, ended.schedule(method, 10**6, 1)
 
-    first, schedule = after(begun(prior), 0.9)
+    first, schedule = after(PassState.initial(prior), 0.9)
     assert schedule == cavity.Parallel()
     assert after(first, 0.4)[1] == cavity.Parallel()
     second, schedule = after(first, 0.5)
@@ -137,9 +139,9 @@ def test_slow_parallel_visits_give_way_to_sequential_ones():
 
 
 def test_a_long_pass_tells_how_far_it_is(monkeypatch):
-    monkeypatch.setattr(run, "TELL", 0.0)
+    monkeypatch.setattr(run, "REPORT_EVERY", 0.0)
     told = []
-    streamed((ROWS, LABELS), watch=told.append)
+    streamed((ROWS, LABELS), callback=told.append)
     assert [(one.stage, one.sweep, one.rows, one.total, one.ended) for one in told[:7]] == [
         *(("sweep", 1, rows, None, False) for rows in (64, 128, 192, 200)),
         ("sweep", 1, 200, None, True),
@@ -158,6 +160,6 @@ def test_no_fixed_point_is_not_called_one():
 
 
 def test_absorbing_goes_on_from_a_stream():
-    machine = streamed((ROWS[:128], LABELS[:128]), method=cavity.ADF())
-    found = absorb_rows(machine, ROWS[128:], LABELS[128:])
+    model = streamed((ROWS[:128], LABELS[:128]), method=cavity.ADF())
+    found = absorb_rows(model, ROWS[128:], LABELS[128:])
     check(found, reference(sweeps=1))

@@ -1,4 +1,4 @@
-"""Low-rank machines on streams: the same answer as on all rows at once, residuals and weights included."""
+"""Sparse Gaussian processes on streams: the same answer as on all rows at once, residuals and weights included."""
 
 import jax
 import numpy as np

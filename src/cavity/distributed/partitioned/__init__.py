@@ -1,1 +1,0 @@
-"""Partitions whose tilted inference is the user's own."""
