@@ -81,9 +81,9 @@ def learned() -> dict[str, np.ndarray]:
     X = rng.normal(size=(100, 3))
     y = np.where(X @ np.ones(3) + rng.logistic(size=100) > 0, 1.0, -1.0)
     factor = just_in_time(cv.factors.Logistic(), oracle=cv.Quadrature())
-    problem = cv.models.latent_gaussian(y, factor, X=X, moments=cv.ClosedForm())
+    problem = cv.models.latent_gaussian(y, factor, X=X)
     solution = cv.infer(problem, cv.EP(schedule=cv.Parallel(), tol=1e-10, max_sweeps=300))
-    return {"mean": solution.mean, "questions": np.asarray(factor.report().consults)}
+    return {"mean": solution.mean, "questions": np.asarray(factor.report().queries)}
 
 
 ANSWERS: dict[str, Callable[[], dict[str, np.ndarray]]] = {

@@ -7,7 +7,7 @@ import pytest
 
 from cavity.families import Beta, Categorical, Dirichlet, FullGaussian, Gamma, Gaussian, Product, SphericalGaussian
 from cavity.learned.gp_state import sensitivity
-from cavity.learned.message_coordinates import all_moved, changes, divergence, parts_of, places
+from cavity.learned.message_coordinates import changes, coordinates, displace_all, divergence, parts_of
 
 CASES = {
     "gaussian": (Gaussian(), [0.6, 2.0], [1.0, 3.0]),
@@ -33,9 +33,9 @@ def test_a_change_takes_the_cavity_to_the_projection(name):
     family, cavity, projected = CASES[name]
     cavity, projected = jnp.array(cavity), jnp.array(projected)
     step = changes(family, cavity, projected)
-    arrived = all_moved(family, cavity, step)
+    arrived = displace_all(family, cavity, step)
     assert float(divergence(family, projected, arrived)) == pytest.approx(0.0, abs=1e-13)
-    np.testing.assert_allclose(all_moved(family, cavity, jnp.zeros_like(step)), cavity, rtol=1e-12)
+    np.testing.assert_allclose(displace_all(family, cavity, jnp.zeros_like(step)), cavity, rtol=1e-12)
     np.testing.assert_allclose(changes(family, cavity, cavity), 0.0, atol=1e-12)
 
 
@@ -48,15 +48,17 @@ def test_sensitivity_is_the_curvature_of_the_divergence(name):
     h = 1e-4
     for k in range(len(step)):
         away = jnp.zeros_like(step).at[k].set(h)
-        moved = [divergence(family, projected, all_moved(family, cavity, step + side * away)) for side in (1.0, -1.0)]
+        moved = [
+            divergence(family, projected, displace_all(family, cavity, step + side * away)) for side in (1.0, -1.0)
+        ]
         assert float(found[k]) == pytest.approx(float(moved[0] + moved[1]) / h**2, rel=1e-4)
 
 
 def test_places_are_finite_for_extreme_messages():
     family = Product((Beta(), Gaussian(), Gamma()))
     eta = jnp.array([1e-6, 1e6, 1e9, 1e6, 1e-8, 1e8])
-    assert jnp.isfinite(places(family, eta)).all()
-    assert len(places(family, eta)) == 6
+    assert jnp.isfinite(coordinates(family, eta)).all()
+    assert len(coordinates(family, eta)) == 6
 
 
 def test_families_that_cannot_be_learned_are_named():

@@ -62,6 +62,19 @@ def test_a_chain_of_programs_is_the_chain_it_draws_from(learned):
     assert float(found.log_evidence) == pytest.approx(float(exact.log_evidence), abs=0.15)
 
 
+def test_a_healthy_run_has_no_nonfinite_factor(learned):
+    """Unsure answers are counted apart, and a run that ends too soon says that it was unsure."""
+    assert int(learned[1][0].nonfinite) == 0 < int(learned[1][0].unsure)
+    graph = cv.FactorGraph()
+    factor = cv.learned.Simulator(step, inputs=["x", "push"], outputs=1)
+    graph.add(
+        factor, graph.gaussian(0.0, 4.0), 0.5, graph.gaussian(1.0, 2.0), moments=cv.learned.JustInTime(draws=1024)
+    )
+    found = cv.infer(graph, cv.EP(max_sweeps=1))
+    assert found.status == "unsure_factor" and "not known well enough" in found.status.sentence
+    assert (int(found.nonfinite), int(found.unsure)) == (0, 1)
+
+
 def test_it_asks_less_about_what_it_has_seen(learned):
     factor = learned[0]
     before = factor.report()
@@ -69,9 +82,9 @@ def test_it_asks_less_about_what_it_has_seen(learned):
     report = factor.report()
     assert found.status == "converged"
     assert divergence(learned[2][1], marginals).max() < 0.01
-    assert report.consults - before.consults < 0.3 * before.consults
+    assert report.queries - before.queries < 0.3 * before.queries
     assert report.audits > 0 and report.refusals == 0
-    assert report.consults <= report.labels <= report.consults + report.audits
+    assert report.queries <= report.labels <= report.queries + report.audits
     assert report.audit_kl < 0.02 and report.expected_kl < 0.01
     assert 200 <= report.least_ess <= 4096
 
@@ -81,10 +94,10 @@ def test_what_was_learned_serves_other_data_and_other_runs(learned, tmp_path):
     factor.save(tmp_path / "step.npz")
     again = load(tmp_path / "step.npz", step, inputs=["x", "push"], outputs=["next"], draws=4096)
     assert again.report()[:4] == factor.report()[:4]
-    before = again.report().consults
+    before = again.report().queries
     found, marginals = chain(by(again), seed=0)
     assert divergence(learned[2][1], marginals).max() < 0.01
-    assert found.status == "converged" and again.report().consults - before < 0.7 * before
+    assert found.status == "converged" and again.report().queries - before < 0.7 * before
 
 
 def test_every_message_sampled():

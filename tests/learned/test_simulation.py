@@ -7,8 +7,8 @@ import pytest
 
 from cavity.factors.linear import Linear, Relation
 from cavity.families import Beta, Categorical, Gamma, Gaussian, GaussianWithUniform, Product
-from cavity.learned.sampling import SamplerError
-from cavity.learned.simulation import Simulated
+from cavity.learned.sampling import SamplerError, Simulated
+from cavity.learned.simulation import Simulator
 
 PAIR = Product((Gaussian(), Gaussian()))
 CAVITIES = np.array([[0.5, 1.0, 1.2, 0.8], [-1.0, 2.0, 3.0, 4.0]])
@@ -19,13 +19,16 @@ def noisy(rng, x):
     return 2.0 * x + 0.3 + np.sqrt(0.5) * rng.normal(size=len(x))
 
 
+LINE = Simulator(noisy, 1, 1)
+
+
 def exact(cavities):
     data = Relation(jnp.array([2.0, -1.0]), jnp.array(0.3), jnp.array(0.5))
     return [Linear().tilted(PAIR, jnp.asarray(row), data, 1.0) for row in cavities]
 
 
 def test_a_noisy_line_is_the_linear_factor():
-    found = Simulated(noisy, 1, draws=2**14).answer(PAIR, CAVITIES, None, (), jax.random.key(0))
+    found = Simulated(2**14).answer(LINE, PAIR, CAVITIES, None, jax.random.key(0))
     for row, log_z, cavity, true in zip(found.projected, found.log_z, CAVITIES, exact(CAVITIES), strict=True):
         target = cavity + np.asarray(true.site)
         for mine, best in zip(np.split(row, 2), np.split(target, 2), strict=True):
@@ -37,10 +40,8 @@ def test_a_noisy_line_is_the_linear_factor():
 
 def test_far_cavities_are_found_by_further_tries():
     far = np.array([[0.0, 1.0, 12.0 * 4.0, 4.0]])  # the output is thought to be five deviations away from its forecast
-    assert np.isnan(
-        Simulated(noisy, 1, draws=2**14, tries=1).answer(PAIR, far, None, (), jax.random.key(1)).log_z
-    ).all()
-    found = Simulated(noisy, 1, draws=2**14).answer(PAIR, far, None, (), jax.random.key(1))
+    assert np.isnan(Simulated(2**14, tries=1).answer(LINE, PAIR, far, None, jax.random.key(1)).log_z).all()
+    found = Simulated(2**14).answer(LINE, PAIR, far, None, jax.random.key(1))
     target = far[0] + np.asarray(exact(far)[0].site)
     assert found.projected[0, 0] / found.projected[0, 1] == pytest.approx(target[0] / target[1], abs=0.1)
     assert float(found.log_z[0]) == pytest.approx(float(exact(far)[0].log_z), abs=0.2)
@@ -48,15 +49,13 @@ def test_far_cavities_are_found_by_further_tries():
 
 def test_hopeless_questions_are_refused():
     hopeless = np.array([[0.0, 1.0, 4e8, 4.0]])
-    found = Simulated(noisy, 1, draws=1024).answer(PAIR, hopeless, None, (), jax.random.key(1))
+    found = Simulated(1024).answer(LINE, PAIR, hopeless, None, jax.random.key(1))
     assert np.isnan(found.projected).all() and np.isnan(found.log_z).all()
 
 
 def test_an_output_of_which_nothing_is_known_hears_the_forecast():
     family = Product((Gaussian(), GaussianWithUniform()))
-    found = Simulated(noisy, 1, draws=2**14).answer(
-        family, np.array([[0.5, 1.0, 0.0, 0.0]]), None, (), jax.random.key(2)
-    )
+    found = Simulated(2**14).answer(LINE, family, np.array([[0.5, 1.0, 0.0, 0.0]]), None, jax.random.key(2))
     mean, variance = found.projected[0, 2] / found.projected[0, 3], 1 / found.projected[0, 3]
     assert mean == pytest.approx(2 * 0.5 + 0.3, abs=0.02) and variance == pytest.approx(4.0 + 0.5, rel=0.03)
     np.testing.assert_allclose(found.projected[0, :2], [0.5, 1.0], rtol=2e-3)
@@ -71,7 +70,7 @@ def test_other_families():
         return rate / (rate + 1.0 + switch)
 
     cavity = np.concatenate([[np.log(0.3), np.log(0.7), 0.0, 0.0], [3.0, 2.0], [2.0, 1.5]])
-    found = Simulated(program, 2, draws=2**14).answer(family, cavity[None], None, (), jax.random.key(3))
+    found = Simulated(2**14).answer(Simulator(program, 2, 1), family, cavity[None], None, jax.random.key(3))
     from scipy import integrate, stats
 
     def mass(switch, test):
@@ -106,4 +105,4 @@ def broken(rng, x):
 )
 def test_failures_name_the_inputs(program, sentence):
     with pytest.raises(SamplerError, match=sentence):
-        Simulated(program, 1, draws=64).answer(PAIR, CAVITIES, None, (), jax.random.key(0))
+        Simulated(64).answer(Simulator(program, 1, 1), PAIR, CAVITIES, None, jax.random.key(0))

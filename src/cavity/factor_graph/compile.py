@@ -58,8 +58,9 @@ class Statement:
                 raise ValueError("a factor sees one variable twice.")
         flat = jax.tree.map(lambda leaf: spread(leaf, shape), np.zeros(shape) if data is None else data)
         family = families[0] if len(families) == 1 else Product(families)
-        found = integrator(factor, family, flat) if moments is None else moments
+        found = moments or factor.default_moments() or integrator(factor, family, flat)
         factor.check(flat)
+        found.check(factor, family)
         return cls(factor, families, rows.astype(np.int32), flat, found)
 
     @property
@@ -100,7 +101,7 @@ def integrator(factor: Factor, family: Family, data: Any) -> Moments:
     options = (
         "give moments=cavity.Importance(draws=10_000), or a learned operator made by cavity.learned.just_in_time"
         if dense
-        else "give it a log_density"
+        else "give it a log_density, or moments=cavity.learned.JustInTime() where it is a simulator"
     )
     raise TypeError(
         f"no rule for {type(factor).__name__} between {names}. Closed forms that exist: {known}. "

@@ -13,7 +13,7 @@ from cavity.factor_graph.distributions import Distributions, common_shape, widen
 from cavity.factor_graph.queries import GraphSolution
 from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
-from cavity.factors.conditioned import ObservedArguments, condition_on
+from cavity.factors.conditioned import Conditioned, ObservedArguments
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
@@ -166,7 +166,7 @@ class FactorGraph(Distributions):
             shape = common_shape(**{f"argument {place}": own for place, own in enumerate(variables)})
             known = tuple(np.broadcast_to(finite(f"argument {place}", variables[place]), shape) for place in places)
             own = np.zeros(shape) if data is None else data
-            factor, slots, data = condition_on(factor, places), widened(slots, shape), ObservedArguments(known, own)
+            factor, slots, data = Conditioned(factor, places), widened(slots, shape), ObservedArguments(known, own)
         self.statements.append(Statement.of(factor, tuple(slots), data, moments))
 
     def holds(self, variable: Variable) -> bool:

@@ -25,9 +25,6 @@ class Factor:
     #: what `tilted` knows in closed form, in words, for the error that lists it.
     closed_forms: ClassVar[tuple[str, ...]] = ()
 
-    #: whether it learns while a run goes on, see `current` and `consulted`
-    learns: ClassVar[bool] = False
-
     #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
     log_z: Callable[..., jax.Array] | None = None
 
@@ -59,22 +56,9 @@ class Factor:
         """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known."""
         return NotImplemented
 
-    def with_known(self, places: tuple[int, ...]) -> "Factor":
-        """The factor with numbers for its arguments at these places, or NotImplemented if it has no way of its own."""
-        return NotImplemented
-
-    def current(self, family: Family, data: Any) -> "Factor":
-        """The factor with what it has learned since it was put into a problem."""
-        return self
-
-    def consulted(
-        self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray, ended: bool
-    ) -> tuple["Factor", bool]:
-        """The factor after learning about the sites marked as silent, for which it gave no finite moments.
-
-        Also whether it has changed so that the run must go on. ended: the run would end now.
-        """
-        return self, False
+    def default_moments(self) -> Any:
+        """The strategy that integrates it where none is named; None: a closed form, enumeration or quadrature."""
+        return None
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""

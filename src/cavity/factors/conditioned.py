@@ -9,7 +9,7 @@ from cavity.factors.base import Factor, factor
 
 
 class ObservedArguments(NamedTuple):
-    """Data of `Given`, of one site: the arguments that are numbers, in order, and the factor's own data."""
+    """Data of `Conditioned`, of one site: the arguments that are numbers, in order, and the factor's own data."""
 
     values: tuple[Any, ...]
     own: Any
@@ -39,8 +39,5 @@ class Conditioned(Factor):
             arguments.insert(place, value)
         return self.factor.log_density(tuple(arguments), data.own)
 
-
-def condition_on(factor: Factor, places: tuple[int, ...]) -> Factor:
-    """The factor with numbers for its arguments at these places; its data are then `Known`."""
-    own = factor.with_known(places)
-    return Conditioned(factor, places) if own is NotImplemented else own
+    def default_moments(self) -> Any:
+        return self.factor.default_moments()

@@ -6,7 +6,8 @@ import jax
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
-from cavity.factors.base import Factor
+from cavity._core.pytrees import static
+from cavity.factors.base import Factor, factor
 
 
 class SiteWrapper(Factor):
@@ -37,4 +38,30 @@ class SiteWrapper(Factor):
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """The factor's own prediction: the number of a site says nothing about the next observation."""
+        return self.factor.predict(mean, variance)
+
+
+@factor
+class WithMoments(Factor):
+    """A factor that brings the strategy that integrates it. moments: see `cavity.moments.Moments`."""
+
+    factor: Factor
+    moments: Any = static()
+
+    def default_moments(self) -> Any:
+        return self.moments
+
+    def check(self, data: Any) -> None:
+        self.factor.check(data)
+
+    def has_density(self, data: Any) -> bool:
+        return self.factor.has_density(data)
+
+    def log_density(self, x: Any, data: Any) -> jax.Array:
+        return self.factor.log_density(x, data)
+
+    def is_log_concave(self) -> bool:
+        return self.factor.is_log_concave()
+
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         return self.factor.predict(mean, variance)

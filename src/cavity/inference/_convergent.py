@@ -11,6 +11,7 @@ import numpy as np
 from cavity._core.precision import to_numpy
 from cavity._core.threads import one_blas_thread
 from cavity.inference._double_loop import compiled_step
+from cavity.inference._learning import learns
 from cavity.inference._loop import Start, blank_state, measure_sites
 from cavity.inference._newton import marginals_of, polish
 from cavity.inference._run import Limits, drive
@@ -43,8 +44,10 @@ def judged(problem: Problem, method: Method, sites: Any, key: jax.Array, unfinis
 
 
 def can_solve(problem: Problem) -> bool:
-    """Whether the linear equations of all sites can be solved together."""
-    return problem.posterior.can_solve(problem.prior, sum(group.size for group in problem.groups))
+    """Whether the linear equations of all sites can be solved together, and no moments change between sweeps."""
+    return not learns(problem) and problem.posterior.can_solve(
+        problem.prior, sum(group.size for group in problem.groups)
+    )
 
 
 @one_blas_thread()
@@ -63,6 +66,10 @@ def newton(problem: Problem, method: Method, sites: tuple[jax.Array, ...], key: 
 @one_blas_thread()
 def converge(problem: Problem, method: DoubleLoop, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
     """The double loop from given sites, or from flat ones."""
+    if learns(problem):
+        raise TypeError(
+            "ConvergentEP minimises one fixed energy, and a learned factor changes its own between sweeps; use EP."
+        )
     if not can_solve(problem):
         raise TypeError(
             f"ConvergentEP solves a linear system of all sites together; {sum(g.size for g in problem.groups)} sites "

@@ -25,7 +25,7 @@ GRACE, WINDOW = 24, 8
 #: sweeps that may still be to go at the present rate
 WORTH = 40
 #: how a run ends that no other method can mend: nothing is integrated, or nobody waits any more
-FINAL = (Status.NONFINITE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
+FINAL = (Status.NONFINITE_FACTOR, Status.UNSURE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
 #: step and sweeps of the second rung
 DAMPING, DAMPED_SWEEPS = 0.5, 200
 #: step and sweeps where no equations can be solved and no cavity is ever improper

@@ -46,7 +46,7 @@ def visit_in_windows(
     problem: Problem, method: Method, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
 ) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
     """Visit the blocks of a table one after another; the rows they had and how the visits went, block by block."""
-    table, posterior = visits.table, problem.posterior
+    table, posterior, learned = visits.table, problem.posterior, state.moments[number]
     blocks, block_size = table.shape
     # Windows hold whole windows of the next kind, the innermost whole blocks; the end is filled with no site's number.
     levels, unit = [], 1
@@ -71,10 +71,10 @@ def visit_in_windows(
         if levels == [1] and block_size > 1:
             # The block is the whole window: it changes at once.
             whole, rows = None, jax.tree.map(lambda leaf: leaf[0], rows)
-            window, seen = visit(problem, method, group, key, outer, (whole, rows))
+            window, seen = visit(problem, method, group, learned, key, outer, (whole, rows))
             return window, jax.tree.map(lambda leaf: leaf[None], seen)
         places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
-        return jax.lax.scan(partial(visit, problem, method, group, key), outer, (places, rows))
+        return jax.lax.scan(partial(visit, problem, method, group, learned, key), outer, (places, rows))
 
     outer = posterior.begin(problem.prior, state.q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
     outer, visits = within(outer, rows)
@@ -96,7 +96,7 @@ def visit_together(
     table = visits.table
     rows = gather(group, state.sites[number], state.memory[number], table[0], visits.free)
     local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
-    trial = propose(method, group, local, rows, key)
+    trial = propose(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
     index = jnp.asarray(table[0])
 
@@ -124,17 +124,22 @@ def measure_sites(problem: Problem, method: Method, state: State, key: jax.Array
     for number, (group, own, memory) in enumerate(zip(problem.groups, state.sites, state.memory, strict=True)):
         group_key = site_key(key, group.moments.random, number)
 
-        def one(rows: SiteBatch, group: SiteGroup = group, group_key: jax.Array = group_key) -> tuple[Any, ...]:
+        learned = state.moments[number]
+
+        def one(
+            rows: SiteBatch, group: SiteGroup = group, group_key: jax.Array = group_key, learned: Any = learned
+        ) -> tuple[Any, ...]:
             block = jax.tree.map(lambda leaf: leaf[None], rows)
             local = problem.posterior.marginals(problem.prior, q, group.scope, block.which)
-            trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, local, block, group_key))
+            trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, learned, local, block, group_key))
             scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
             held = rows.copies > 0
-            nonfinite = held & trial.proper & ~trial.finite
+            unsure = held & trial.proper & trial.unsure
+            nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
             mismatch = mismatch_of(method, group, rows, trial)
             # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
             scale = jnp.where(trial.usable, scale, 0.0)
-            return mismatch, held & trial.given_up, held & ~trial.proper, nonfinite, scale, trial.info
+            return mismatch, held & trial.given_up, held & ~trial.proper, nonfinite, scale, trial.info, unsure
 
         # Batches of one length: a shorter last one would be compiled apart.
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
@@ -164,8 +169,11 @@ class Start(NamedTuple):
     memory: tuple[jax.Array, ...] | None = None
 
 
-def blank_state(problem: Problem, method: Method, start: Start | None) -> State:
-    """The state of flat or given sites before anything is visited or measured: every log sᵢ is 0, every mismatch ∞."""
+def blank_state(problem: Problem, method: Method, start: Start | None, moments: tuple[Any, ...] | None = None) -> State:
+    """The state of flat or given sites before anything is visited or measured: every log sᵢ is 0, every mismatch ∞.
+
+    moments: what the moments strategies have learned, by group; must be given where this is compiled and they learn.
+    """
     zero, groups = jnp.zeros((), int), problem.groups
     blank = tuple(jnp.zeros((group.size, method.projection.memory)) for group in groups)
     return State(
@@ -174,17 +182,20 @@ def blank_state(problem: Problem, method: Method, start: Start | None) -> State:
         memory=blank if start is None or start.memory is None else start.memory,
         log_scales=tuple(jnp.zeros(group.size) for group in groups),
         mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in groups),
-        counts=Counts(zero, zero, zero, tuple(zero for _ in groups)),
+        counts=Counts(zero, zero, zero, zero, tuple(zero for _ in groups)),
         sweep=zero,
         residuals=jnp.full(method.max_sweeps, jnp.nan),
         finished=jnp.zeros((), bool),
+        moments=tuple(group.moments.init(group) for group in groups) if moments is None else moments,
     )
 
 
 @jax.jit
-def initial_state(problem: Problem, method: Method, start: Start | None, key: jax.Array) -> State:
+def initial_state(
+    problem: Problem, method: Method, start: Start | None, key: jax.Array, moments: tuple[Any, ...] | None = None
+) -> State:
     """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
-    state = blank_state(problem, method, start)
+    state = blank_state(problem, method, start, moments)
     return state if start is None else state._replace(log_scales=measure_sites(problem, method, state, key).log_scales)
 
 

@@ -20,6 +20,7 @@ from cavity.inference._state import State
 from cavity.inference._visit import site_key
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.moments.base import UNSURE
 from cavity.posteriors.base import Equations
 
 #: step of the differences that give Ĥ, in local coordinates of the cavity
@@ -44,7 +45,10 @@ class Look(NamedTuple):
 def look(
     group: SiteGroup, number: int, marginals: jax.Array, cavities: jax.Array, power: float, key: jax.Array
 ) -> Look:
-    """Tilted moments and their covariance for every site of a group; Ĥ by differences of the moments."""
+    """Tilted moments and their covariance for every site of a group; Ĥ by differences of the moments.
+
+    Of moments that do not learn: the others cannot be differentiated between sweeps.
+    """
     family, size = group.family, group.family.local_size
     group_key = site_key(key, group.moments.random, number)
 
@@ -53,13 +57,14 @@ def look(
         proper = family.is_proper(cavity)
         cavity = jnp.where(proper, cavity, marginal)
 
-        def tilted(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def tilted(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
             moved = cavity + family.from_local(cavity, x)
-            found, _ = group.moments.tilt(group.moments.init(), group.factor, family, moved, data, power, own_key)
-            return family.local_moments(marginal, moved + found.site), found.log_z
+            found, info = group.moments.tilt((), group.factor, family, moved, data, power, own_key)
+            unsure = info.get(UNSURE, jnp.zeros((), bool))
+            return family.local_moments(marginal, moved + found.site), found.log_z, unsure
 
         steps = STEP * jnp.concatenate([jnp.zeros((1, size)), jnp.eye(size), -jnp.eye(size)])
-        moments, log_z = jax.vmap(tilted)(steps)
+        moments, log_z, unsure = jax.vmap(tilted)(steps)
         slope = (moments[1 : size + 1] - moments[size + 1 :]).T / (2.0 * STEP)
         # From steps in the cavity's coordinates to steps in q's.
         change = jax.vmap(lambda x: family.to_local(cavity, family.from_local(marginal, x)))(jnp.eye(size)).T
@@ -69,6 +74,7 @@ def look(
         )
         gap = moments[0] - family.local_moments(marginal, marginal)
         usable = proper & jnp.all(jnp.isfinite(spread)) & jnp.all(jnp.isfinite(gap)) & jnp.isfinite(log_z[0])
+        usable = usable & ~jnp.any(unsure)
         partition = log_z[0] + family.log_partition(cavity)
         return Look(gap, 0.5 * (spread + spread.T), fisher, partition, usable)
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from cavity._core.precision import to_numpy
 from cavity._core.threads import one_blas_thread
+from cavity.inference._learning import learn, learned_states, learns
 from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
 from cavity.inference._state import Report, State
-from cavity.inference._teaching import learns, taught, up_to_date
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
@@ -52,8 +52,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
     An interruption ends the run after the chunk it meets.
     """
     began, compiled = time.perf_counter(), method.as_compiled()
-    problem = up_to_date(problem)
-    state = initial_state(problem, compiled, init, key)
+    state = initial_state(problem, compiled, init, key, learned_states(problem))
     callback = limits.callback
     # Somebody who listens is handed every state, so it must outlive the next chunk.
     advance = advance_in_place if callback is None else advance_anew
@@ -73,7 +72,7 @@ def drive(problem: Problem, method: Method, init: Start | None, key: jax.Array, 
         reached = arrived[0] if arrived else reached
         assert reached is not None
         state, report, evidence = reached
-        problem, state = taught(problem, method, state, report)
+        state = learn(problem, method, state, report)
         now, made = time.perf_counter(), int(state.sweep) - done
         done += made
         ended = Status.MAX_SWEEPS

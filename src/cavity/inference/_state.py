@@ -17,11 +17,13 @@ from cavity.inference.schedule import Table
 class Counts(NamedTuple):
     """What was done and what went wrong on the way, summed over the run: never silent.
 
-    tilts: integrations made to choose and update sites, one entry a group. shortened: blocks whose step was halved.
+    unsure: visits whose moments were not known well enough. shortened: blocks whose step was halved.
+    tilts: integrations made to choose and update sites, one entry per group.
     """
 
     improper_cavity: jax.Array
     nonfinite: jax.Array
+    unsure: jax.Array
     shortened: jax.Array
     tilts: tuple[jax.Array, ...]
 
@@ -35,6 +37,7 @@ class Report(NamedTuple):
     nonfinite: tuple[jax.Array, ...]
     log_scales: tuple[jax.Array, ...]
     info: tuple[dict[str, jax.Array], ...]
+    unsure: tuple[jax.Array, ...] = ()
 
     @property
     @float64
@@ -44,7 +47,11 @@ class Report(NamedTuple):
 
 
 class State(NamedTuple):
-    """Carried from sweep to sweep. memory: what the projection remembers of every site, by group."""
+    """Carried from sweep to sweep.
+
+    memory: what the projection remembers of every site, by group. moments: what the moments strategy of each group has
+    learned, see `Moments.init`.
+    """
 
     q: Any
     sites: tuple[jax.Array, ...]
@@ -55,6 +62,7 @@ class State(NamedTuple):
     sweep: jax.Array
     residuals: jax.Array
     finished: jax.Array
+    moments: tuple[Any, ...]
 
 
 def scaled_at_visits(method: Method, group: SiteGroup) -> bool:
@@ -114,7 +122,8 @@ def scatter_visits(
         mismatch=replaced(state.mismatch, mismatch_of(method, group, rows, trials)),
         counts=Counts(
             counts.improper_cavity + jnp.sum(~trials.proper & held),
-            counts.nonfinite + jnp.sum(trials.proper & ~trials.finite & held),
+            counts.nonfinite + jnp.sum(trials.proper & ~trials.finite & ~trials.unsure & held),
+            counts.unsure + jnp.sum(trials.proper & trials.unsure & held),
             counts.shortened + jnp.sum(halvings > 0),
             tilts,
         ),

@@ -11,6 +11,7 @@ from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
+from cavity.moments.base import UNSURE
 from cavity.numerics.short_axis import all_last
 
 #: a step that would make q improper is halved at most this often before the block keeps its old sites.
@@ -37,7 +38,8 @@ class SiteBatch(NamedTuple):
 class ProposedUpdate(NamedTuple):
     """The outcome of delete, tilt and project for a block of sites, before anything is changed.
 
-    cavity: what the messages were matched against. given_up, memory, drift, info: the projection's, see `Projected`.
+    cavity: what the messages were matched against. unsure: sites whose moments are not known well enough.
+    given_up, memory, drift, info: the projection's, see `Projected`.
     """
 
     cavity: jax.Array
@@ -45,6 +47,7 @@ class ProposedUpdate(NamedTuple):
     message: jax.Array
     proper: jax.Array
     finite: jax.Array
+    unsure: jax.Array
     given_up: jax.Array
     memory: jax.Array
     drift: jax.Array
@@ -53,7 +56,7 @@ class ProposedUpdate(NamedTuple):
     @property
     def usable(self) -> jax.Array:
         """Whether the message may replace the site."""
-        return self.proper & self.finite
+        return self.proper & self.finite & ~self.unsure
 
 
 def deleted(method: Method, rows: SiteBatch) -> jax.Array:
@@ -61,8 +64,13 @@ def deleted(method: Method, rows: SiteBatch) -> jax.Array:
     return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
 
 
-def propose(method: Method, group: SiteGroup, local: jax.Array, rows: SiteBatch, key: jax.Array) -> ProposedUpdate:
-    """Delete, tilt and project a block of sites from the same q, of which `local` is what each of them sees."""
+def propose(
+    method: Method, group: SiteGroup, learned: Any, local: jax.Array, rows: SiteBatch, key: jax.Array
+) -> ProposedUpdate:
+    """Delete, tilt and project a block of sites from the same q, of which `local` is what each of them sees.
+
+    learned: the state of the group's moments, see `Moments.init`.
+    """
     family = method.projection.adapt(group.family)
     cavity = local - deleted(method, rows)
     proper = jnp.ones(cavity.shape[0], bool)
@@ -75,8 +83,8 @@ def propose(method: Method, group: SiteGroup, local: jax.Array, rows: SiteBatch,
         own_key = site_key(key, group.moments.random, rows.which)
         moments, factor, data = group.moments, group.factor, rows.data
         integrals = Integrals(
-            lambda cavity: moments.tilt(moments.init(), factor, family, cavity, data, method.power, own_key),
-            lambda cavity, tilted: moments.expected_log(moments.init(), factor, family, cavity, data, own_key, tilted),
+            lambda cavity: moments.tilt(learned, factor, family, cavity, data, method.power, own_key),
+            lambda cavity, tilted: moments.expected_log(learned, factor, family, cavity, data, own_key, tilted),
         )
         return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
 
@@ -88,7 +96,16 @@ def propose(method: Method, group: SiteGroup, local: jax.Array, rows: SiteBatch,
         # Matched against a relaxed cavity, a message may still make q itself improper.
         proper = proper & (family.is_allowed(cavity + found.message) | ~finite)
     return ProposedUpdate(
-        found.cavity, found.log_z, found.message, proper, finite, found.given_up, found.memory, found.drift, found.info
+        found.cavity,
+        found.log_z,
+        found.message,
+        proper,
+        finite,
+        found.info.get(UNSURE, jnp.zeros_like(finite)),
+        found.given_up,
+        found.memory,
+        found.drift,
+        found.info,
     )
 
 
@@ -120,6 +137,7 @@ def visit(
     problem: Problem,
     method: Method,
     group: SiteGroup,
+    learned: Any,
     key: jax.Array,
     window: Any,
     block: tuple[jax.Array | None, SiteBatch],
@@ -130,7 +148,7 @@ def visit(
     scales and counts follow for all together.
     """
     places, rows = block
-    trial = propose(method, group, problem.posterior.local(window, group.scope, places), rows, key)
+    trial = propose(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
     step = step_of(method, group, rows, trial)
 
     def absorbed(scale: jax.Array | float) -> Any:

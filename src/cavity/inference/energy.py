@@ -58,15 +58,20 @@ def energy(
     sites: tuple[jax.Array, ...],
     marginals: tuple[jax.Array, ...] | None = None,
     power: float = 1.0,
+    moments: tuple[Any, ...] | None = None,
 ) -> Energy:
-    """E and its gradients at sites and marginals, one array a group; q's own marginals where none are given."""
+    """E and its gradients at sites and marginals, one array per group; q's own marginals where none are given.
+
+    moments: what the moments strategies have learned, by group; must be given where they learn.
+    """
     q = refresh(problem, sites)
     found = []
     for number, (group, own) in enumerate(zip(problem.groups, sites, strict=True)):
         seen = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
         gamma = seen if marginals is None else jnp.asarray(marginals[number])
         key = site_key(jax.random.key(0), group.moments.random, number)
-        found.append(of_group(PowerEP(power), group, jnp.asarray(own), seen, gamma, key))
+        learned = group.moments.init(group) if moments is None else moments[number]
+        found.append(of_group(PowerEP(power), group, learned, jnp.asarray(own), seen, gamma, key))
     value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
     value = value + sum(jnp.sum(part.value) for part in found)
     norm = jnp.max(jnp.concatenate([part.norm for part in found]))
@@ -74,7 +79,7 @@ def energy(
 
 
 def of_group(
-    method: Method, group: SiteGroup, sites: jax.Array, seen: jax.Array, gamma: jax.Array, key: jax.Array
+    method: Method, group: SiteGroup, learned: Any, sites: jax.Array, seen: jax.Array, gamma: jax.Array, key: jax.Array
 ) -> Slopes:
     """One row a site; a factor of multiplicity 0 adds nothing and has no slope."""
     family, power = group.family, method.power
@@ -82,7 +87,7 @@ def of_group(
     def one(entry: tuple[SiteBatch, jax.Array, jax.Array]) -> Slopes:
         rows, seen, gamma = entry
         block = jax.tree.map(lambda leaf: leaf[None], rows)
-        trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, gamma[None], block, key))
+        trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, learned, gamma[None], block, key))
         matched = trial.cavity + trial.message
         tilted, copies = family.moments(matched), rows.copies
         log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)

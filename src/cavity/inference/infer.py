@@ -12,6 +12,7 @@ from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity.inference._convergent import converge
 from cavity.inference._ladder import climb
+from cavity.inference._learning import learns
 from cavity.inference._loop import Start, advance_anew, initial_state
 from cavity.inference._run import Limits, drive
 from cavity.inference.methods import Auto, DoubleLoop, Ladder, Method, Rule
@@ -140,6 +141,11 @@ def traced(problem: Problem, method: Rule, first: Start | None, key: jax.Array) 
     """The run inside somebody's `vmap` or `jit`."""
     if isinstance(method, DoubleLoop):
         raise TypeError("ConvergentEP is driven from the host and cannot run inside jax.vmap or jax.jit; use EP there.")
+    if learns(problem):
+        raise TypeError(
+            "a learned factor asks its oracle between sweeps, on the host, and cannot run inside jax.vmap or jax.jit; "
+            "call infer outside."
+        )
     method = method.first if isinstance(method, Ladder) else method
     problem = in_double(problem)
     state = initial_state(problem, method, first, key)

@@ -100,6 +100,7 @@ class Problem:
                 raise ValueError(f"data of group {number} is empty.")
             if not isinstance(group.moments, Moments):
                 raise TypeError(f"moments must be a strategy such as cavity.Quadrature(); found {group.moments!r}.")
+            group.moments.check(group.factor, group.family)
             if not is_traced((group.factor, group.data)):
                 group.factor.check(group.data)
             if group.multiplicity is not None and not is_traced(group.multiplicity):

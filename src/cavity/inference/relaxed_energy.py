@@ -92,7 +92,7 @@ Slopes = tuple[jax.Array, tuple[jax.Array, jax.Array]]
 def dual(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> Slopes:
     """The dual without its penalty; a site moves q's marginals as well."""
     seen = prior.marginals(sites)
-    found = of_group(EP(), group, sites, seen, seen + eta, jax.random.key(0))
+    found = of_group(EP(), group, (), sites, seen, seen + eta, jax.random.key(0))
     through_q = jnp.einsum("ia,iakb->kb", found.marginals, jax.jacfwd(prior.marginals)(sites))
     return jnp.sum(found.value) - prior.log_partition(sites), (found.sites + through_q, found.marginals)
 

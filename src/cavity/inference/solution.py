@@ -37,11 +37,14 @@ class Solution:
         site_mismatch: the same for every site, by group.
         skipped: visits that left a site alone because its cavity was improper, over the whole run.
         nonfinite: visits that left a site alone because its factor gave no finite moments.
+        unsure: visits that left a site alone because its moments were not known well enough, as those of a learned
+            factor before it has asked.
         shortened: visits whose step was shortened to keep q proper.
         evaluations: factor evaluations spent on visits; measuring the state handed back costs one more pass.
         info: what the moments strategy reported for every site, by group.
         seconds: wall time of the run.
         memory: what the projection remembers of every site, by group; of relaxed EP the strengths of relaxation.
+        moments: what the moments strategies had learned, by group; empty where they do not learn.
         method: the method that answered; as text, its words.
         rungs: what an `Auto` run tried, and why it climbed.
     """
@@ -58,11 +61,13 @@ class Solution:
     site_mismatch: tuple[Any, ...]
     skipped: Any
     nonfinite: Any
+    unsure: Any
     shortened: Any
     evaluations: Any
     info: tuple[dict[str, Any], ...]
     seconds: Any = float("nan")
     memory: tuple[Any, ...] = ()
+    moments: tuple[Any, ...] = ()
     method: Any = None
     rungs: tuple[Rung, ...] = static(default=())
 
@@ -143,7 +148,7 @@ class Solution:
     @property
     def loo_log_predictive(self) -> tuple[Any, ...]:
         """log p(yᵢ | all data but i), every site's own, by group, from the cavities of this state."""
-        return to_numpy(leave_one_out(self.problem, self.q, self.sites))
+        return to_numpy(leave_one_out(self.problem, self.q, self.sites, self.moments))
 
     @property
     def power(self) -> float:
@@ -154,12 +159,12 @@ class Solution:
     def energy(self) -> Energy:
         """The EP energy of this state with its gradients, for the power of the run: −log evidence at a fixed point."""
 
-        def look(problem: Problem, sites: tuple[Any, ...]) -> Energy:
-            return energy(problem, sites, power=self.power)
+        def look(problem: Problem, sites: tuple[Any, ...], moments: tuple[Any, ...]) -> Energy:
+            return energy(problem, sites, power=self.power, moments=moments)
 
         for _ in range(np.ndim(self.code)):
             look = jax.vmap(look)
-        return to_numpy(look(self.problem, self.sites))
+        return to_numpy(look(self.problem, self.sites, self.moments))
 
     @float64
     def sample(self, key: jax.Array, draws: int) -> Any:

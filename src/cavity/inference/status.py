@@ -15,6 +15,7 @@ class Status(StrEnum):
     STALLED = "stalled"
     SITES_SKIPPED = "sites_skipped"
     NONFINITE_FACTOR = "nonfinite_factor"
+    UNSURE_FACTOR = "unsure_factor"
     IMPROPER_POSTERIOR = "improper_posterior"
     TIME_BUDGET = "time_budget"
     INTERRUPTED = "interrupted"
@@ -46,6 +47,11 @@ SENTENCES = {
     Status.NONFINITE_FACTOR: (
         "Some factors gave no finite moments; their sites were left as they were, and where that is flat the posterior "
         "and the evidence are those without these factors."
+    ),
+    Status.UNSURE_FACTOR: (
+        "The messages of some learned or sampled factors were not known well enough to be used when the run ended; "
+        "their sites were left as they were, and where that is flat the posterior and the evidence are those without "
+        "these factors. With more sweeps a learned factor can ask and learn."
     ),
     Status.IMPROPER_POSTERIOR: "The approximation cannot be normalised; its numbers mean nothing.",
     Status.TIME_BUDGET: "The time budget was used up before the moments agreed; the result is not a fixed point.",

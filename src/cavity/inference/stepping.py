@@ -8,18 +8,18 @@
     solution = finish(problem, method, state, measure(problem, method, state))
 
 All of them may be called inside `jax.jit`, `jax.vmap` and JAX's loops; outside they are compiled once for each shape.
-What happens between two sweeps is the caller's business: `infer` also watches the clock, asks learned factors what they
-have learned, and goes on where the measurement disagrees with what the sweeps met.
+What happens between two sweeps is the caller's business: `infer` also watches the clock, lets learned factors `learn`,
+and goes on where the measurement disagrees with what the sweeps met.
 """
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cavity._core.precision import float64, is_traced
-from cavity.inference import _loop
+from cavity.inference import _learning, _loop
 from cavity.inference._state import Counts, Report, State
 from cavity.inference._visit import MAX_HALVINGS
 from cavity.inference.methods import Method
@@ -28,7 +28,19 @@ from cavity.inference.solution import Solution
 from cavity.inference.status import CODES, Status
 from cavity.posteriors.base import Posterior
 
-__all__ = ["MAX_HALVINGS", "Counts", "Report", "State", "SweepInfo", "finish", "init", "measure", "status_code", "step"]
+__all__ = [
+    "MAX_HALVINGS",
+    "Counts",
+    "Report",
+    "State",
+    "SweepInfo",
+    "finish",
+    "init",
+    "learn",
+    "measure",
+    "status_code",
+    "step",
+]
 
 
 class SweepInfo(NamedTuple):
@@ -121,6 +133,32 @@ def measure(problem: Any, method: Method, state: State, key: jax.Array | None = 
 
 
 @float64
+def learn(problem: Any, method: Method, state: State, report: Report) -> State:
+    """The state after learned factors have asked their oracles about the sites they were unsure of; on the host.
+
+    Args:
+        problem, method: as for `step`.
+        state: after `step`; its `moments` are what the factors knew in that sweep.
+        report: what `measure` says of this state.
+
+    Returns:
+        The state with what they know now; itself where no factor learns.
+
+    Example:
+        >>> import cavity as cv
+        >>> learned = cv.learned.JustInTime(cv.Quadrature())
+        >>> problem = cv.models.latent_gaussian([1.0, -1.0], cv.factors.Logistic(), X=[[1.0], [0.3]], moments=learned)
+        >>> method = cv.EP(schedule=cv.Parallel())
+        >>> state, _ = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
+        >>> state = cv.stepping.learn(problem, method, state, cv.stepping.measure(problem, method, state))
+        >>> learned.report().queries
+        2
+    """
+    check_method(method)
+    return _learning.learn(problem.problem(), method, state, report)
+
+
+@float64
 def finish(
     problem: Any, method: Method, state: State, report: Report, *, unfinished: Status = Status.MAX_SWEEPS
 ) -> Solution:
@@ -178,6 +216,7 @@ def as_solution(
         q=state.q,
         sites=state.sites,
         memory=state.memory,
+        moments=state.moments,
         log_scales=state.log_scales,
         log_evidence=evidence,
         code=code,
@@ -187,6 +226,7 @@ def as_solution(
         site_mismatch=report.mismatch,
         skipped=state.counts.improper_cavity,
         nonfinite=state.counts.nonfinite,
+        unsure=state.counts.unsure,
         shortened=state.counts.shortened,
         evaluations=sum(evaluations[1:], evaluations[0]),
         info=report.info,
@@ -204,6 +244,7 @@ def status_code(posterior: Posterior, method: Method, q: Any, report: Report, un
         (within & compromise, Status(f"converged_{method.projection.compromise}")),
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
+        (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
         (jnp.array(method.single_pass), Status.SINGLE_PASS),
         (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
     ]

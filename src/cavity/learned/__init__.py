@@ -1,8 +1,22 @@
-"""Operators that learn to pass messages just in time."""
+"""Learned operators: active learning of messages while inference goes on, from a simulator or another oracle."""
 
-from cavity.learned.factor import JustInTime, just_in_time, load
-from cavity.learned.operator import Report
-from cavity.learned.oracle_factor import EveryTime, every_time
+from cavity.learned.active_learning import JustInTime, Report
+from cavity.learned.factor import LearnedFactor, every_time, just_in_time, load
+from cavity.learned.oracle_moments import EveryTime
+from cavity.learned.oracles import Answers, Oracle
 from cavity.learned.sampling import SamplerError
+from cavity.learned.simulation import Simulator
 
-__all__ = ["EveryTime", "JustInTime", "Report", "SamplerError", "every_time", "just_in_time", "load"]
+__all__ = [
+    "Answers",
+    "EveryTime",
+    "JustInTime",
+    "LearnedFactor",
+    "Oracle",
+    "Report",
+    "SamplerError",
+    "Simulator",
+    "every_time",
+    "just_in_time",
+    "load",
+]

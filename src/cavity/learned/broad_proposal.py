@@ -22,8 +22,8 @@ from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
 from cavity.learned.message_coordinates import cut, parts_of
-from cavity.learned.oracles import Answers, Oracle, stacked
-from cavity.learned.sampling import matched
+from cavity.learned.oracles import Answers, Oracle, stack_answers
+from cavity.learned.sampling import project_draws
 
 #: key, number of draws → values (one array a variable, or one array) and log factor(x)/r(x)
 Draw = Callable[[jax.Array, int], tuple[Any, jax.Array]]
@@ -34,7 +34,7 @@ BATCH = 50
 MEAN, VARIANCE = 0.0, 200.0
 
 
-class Sampled(NamedTuple):
+class BroadSamples(NamedTuple):
     """projected: natural parameters of the projections, one row a cavity. log_z, ess: of each."""
 
     projected: Any
@@ -63,30 +63,36 @@ def weighed(log_density: Callable[[Any], jax.Array]) -> Draw:
 
 
 class Broad(Oracle):
-    """The paper's sampler for a factor of one variable on the line. It refuses nothing, however few draws count."""
+    """The paper's sampler for factors of one variable on the line. It refuses nothing, however few draws count."""
 
-    def __init__(self, factor: Factor, draws: int = 500_000) -> None:
-        self.factor, self.draws = factor, draws
-        self._compiled: Any = None
+    def __init__(self, draws: int = 500_000) -> None:
+        self.draws = draws
 
-    def is_noisy(self, family: Family) -> bool:
+    def is_noisy(self, factor: Factor, family: Family) -> bool:
         return True
 
-    def answer(
-        self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
-    ) -> Answers:
-        if self._compiled is None:
-
-            def ask(cavity: jax.Array, data: Any, key: jax.Array) -> Sampled:
-                return one(weighed(lambda x: self.factor.log_density(x, data)), family, self.draws, key, cavity)
-
-            self._compiled = jax.jit(ask)
+    def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
         keys = jax.random.split(key, len(cavities))
         rows = [
-            self._compiled(jnp.asarray(cavity), jax.tree.map(lambda leaf, at=k: jnp.asarray(leaf)[at], data), keys[k])
+            sample_density(
+                factor,
+                family,
+                self.draws,
+                jnp.asarray(cavity),
+                jax.tree.map(lambda leaf, at=k: jnp.asarray(leaf)[at], data),
+                keys[k],
+            )
             for k, cavity in enumerate(cavities)
         ]
-        return stacked([Answers(np.asarray(row.projected), np.asarray(row.log_z), 1.0 / row.ess) for row in rows])
+        return stack_answers([Answers(np.asarray(row.projected), np.asarray(row.log_z), 1.0 / row.ess) for row in rows])
+
+
+@partial(jax.jit, static_argnames=("family", "draws"))
+def sample_density(
+    factor: Factor, family: Family, draws: int, cavity: jax.Array, data: Any, key: jax.Array
+) -> BroadSamples:
+    """One question about a factor with a log density."""
+    return sample_one(weighed(lambda x: factor.log_density(x, data)), family, draws, key, cavity)
 
 
 def broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
@@ -98,7 +104,7 @@ def broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
 
 @float64
-def sampled(key: jax.Array, draw: Draw, family: Family, cavities: np.ndarray, draws: int = 100_000) -> Sampled:
+def sampled(key: jax.Array, draw: Draw, family: Family, cavities: np.ndarray, draws: int = 100_000) -> BroadSamples:
     """Projections of factor × cavity for rows of cavities, every one by draws of its own."""
     keys = jax.random.split(key, len(cavities))
     found = []
@@ -106,16 +112,16 @@ def sampled(key: jax.Array, draw: Draw, family: Family, cavities: np.ndarray, dr
         places = np.resize(np.arange(start, min(start + BATCH, len(cavities))), BATCH)
         batch = compiled(draw, family, draws, keys[places], jnp.asarray(np.asarray(cavities, float)[places]))
         found.append([np.asarray(own)[: len(cavities) - start] for own in batch])
-    return Sampled(*(np.concatenate(own) for own in zip(*found, strict=True)))
+    return BroadSamples(*(np.concatenate(own) for own in zip(*found, strict=True)))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def compiled(draw: Draw, family: Family, draws: int, keys: jax.Array, cavities: jax.Array) -> Sampled:
+def compiled(draw: Draw, family: Family, draws: int, keys: jax.Array, cavities: jax.Array) -> BroadSamples:
     """A batch, one cavity after another: the draws of all would not fit into memory."""
-    return jax.lax.map(lambda row: one(draw, family, draws, *row), (keys, cavities))
+    return jax.lax.map(lambda row: sample_one(draw, family, draws, *row), (keys, cavities))
 
 
-def one(draw: Draw, family: Family, draws: int, key: jax.Array, cavity: jax.Array) -> Sampled:
+def sample_one(draw: Draw, family: Family, draws: int, key: jax.Array, cavity: jax.Array) -> BroadSamples:
     """One question."""
     values, log_weights = draw(key, draws)
     rows = values if isinstance(values, tuple) else (values,)
@@ -124,5 +130,5 @@ def one(draw: Draw, family: Family, draws: int, key: jax.Array, cavity: jax.Arra
         log_weights = log_weights + own.log_density(piece, x)
     total = logsumexp(log_weights)
     weights = jnp.exp(log_weights - total)
-    projected = jnp.concatenate([matched(own, x, weights) for own, _, x in parts])
-    return Sampled(projected, total - jnp.log(draws), 1.0 / jnp.sum(weights**2))
+    projected = jnp.concatenate([project_draws(own, x, weights) for own, _, x in parts])
+    return BroadSamples(projected, total - jnp.log(draws), 1.0 / jnp.sum(weights**2))

@@ -1,10 +1,10 @@
-"""Audits: answers the oracle is asked for although the operator was sure, to see whether it may be."""
+"""Audits: queries about confident predictions, to see whether the errors they expect are calibrated."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-#: the share of sure predictions that is audited while a run goes on
+#: the share of confident predictions that is audited while a run goes on
 RATE = 1.0 / 2000.0
 #: sites audited when a run has converged
 AT_THE_END = 6
@@ -12,11 +12,11 @@ AT_THE_END = 6
 WINDOW, ENOUGH = 64, 8
 #: by how much at most variances are counted for more than they are
 MOST = 100.0
-#: an audit that finds so many times the KL divergence that is tolerated makes the run go on with what it has taught
+#: an audit that finds so many times the KL divergence that is tolerated makes the run go on, with its answer learned
 WORSE = 100.0
 #: an audit that finds less than this share of it teaches nothing
 UNSURPRISING = 0.1
-#: audits at the end that make variances count for so many times more do the same: what was sure may be so no longer
+#: audits at the end that inflate variances so many times more do the same: what was confident may be so no longer
 SURPRISE = 2.0
 
 
@@ -26,8 +26,8 @@ class Audits(NamedTuple):
     kl: np.ndarray
     expected: np.ndarray
 
-    def with_more(self, other: "Audits") -> "Audits":
-        """Both."""
+    def append(self, other: "Audits") -> "Audits":
+        """These and others after them."""
         return Audits(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
     @property
@@ -43,6 +43,6 @@ class Audits(NamedTuple):
         return 1.0 if np.isnan(self.ratio) else float(np.clip(self.ratio, 1.0, MOST))
 
 
-def none() -> Audits:
-    """Before the first."""
+def no_audits() -> Audits:
+    """Before the first audit."""
     return Audits(np.zeros(0), np.zeros(0))

@@ -1,4 +1,4 @@
-"""The paper's operator behind a just-in-time factor: it asks about the first messages, then where it is unsure."""
+"""The paper's operator as a learner of `JustInTime`: it queries the first messages, then those it is unsure of."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
 from cavity.learned.embedding_operator import ONLINE, Embedding, Settings, fit, predict, with_more
-from cavity.learned.learner import Guess, Learner
+from cavity.learned.learner import Learner, MessagePrediction
 from cavity.learned.message_coordinates import cut, parts_of
 from cavity.learned.oracles import Answers
 from cavity.learned.targets import Target
+from cavity.moments.base import Batch, Group
 
 #: answers that are kept for the next sweep, and how far apart equal cavities may be by rounding, relatively
 KEPT, SAME = 512, 1e-9
@@ -22,7 +24,7 @@ Incoming = Callable[[jax.Array, Any], jax.Array]
 
 
 class Recent(NamedTuple):
-    """Cavities that were just asked about and their projections, one row each; rows not in use are nan."""
+    """Cavities that were just asked about and their projections, one row each; unused rows are nan."""
 
     cavities: Any
     projected: Any
@@ -67,34 +69,36 @@ class EmbeddingLearner(Learner):
     def labels(self) -> int:
         return self.count
 
-    def knowledge(self, family: Family, data: Any) -> tuple[Embedding, Recent, Any]:
+    def state(self, group: Group, noisy: bool) -> tuple[Embedding, Recent, Any]:
         """The arrays, the last answers, and whether the arrays are of any use yet."""
         if self.now is None:
             self.now = self.untrained()
         if self.recent is None:
-            self.recent = Recent(*(np.full((KEPT, family.size), np.nan) for _ in range(2)))
+            self.recent = Recent(*(np.full((KEPT, group.family.size), np.nan) for _ in range(2)))
         return self.now, self.recent, np.asarray(self.count >= self.first)
 
     def untrained(self) -> Embedding:
         """Arrays of the right shapes, from two labels that say nothing."""
-        with jax.ensure_compile_time_eval():
-            one = np.concatenate([np.asarray(own.flat()) + 1.0 for own in parts_of(self.target.family)])
-            rows = np.stack([one, 2.0 * one])
-            pieces = cut(self.target.family, jnp.asarray(rows))[self.target.output]
-            return fit(self.key, self.target, rows, np.asarray(pieces), self.settings)
+        one = np.concatenate([np.asarray(own.flat()) + 1.0 for own in parts_of(self.target.family)])
+        rows = np.stack([one, 2.0 * one])
+        pieces = cut(self.target.family, jnp.asarray(rows))[self.target.output]
+        return fit(self.key, self.target, rows, np.asarray(pieces), self.settings)
 
-    def guess(self, known: tuple[Embedding, Recent, Any], family: Family, cavity: jax.Array, data: Any) -> Guess:
-        now, recent, trained = known
+    def predict(
+        self, state: tuple[Embedding, Recent, Any], factor: Factor, family: Family, cavity: jax.Array, data: Any
+    ) -> MessagePrediction:
+        now, recent, trained = state
         found = predict(now, self.target, self.incoming(cavity, data))
-        said, asked = recent.answer(cavity)
+        answer, asked = recent.answer(cavity)
         doubt = jnp.max(found.log_variance)
-        site = proper_ratio(family, jnp.where(asked, said, found.projected), cavity)
-        sure = asked | (trained & (doubt < self.threshold))
-        return Guess(site, jnp.zeros(()), jnp.exp(doubt), sure, sure)
+        site = proper_ratio(family, jnp.where(asked, answer, found.projected), cavity)
+        confident = asked | (trained & (doubt < self.threshold))
+        return MessagePrediction(site, jnp.zeros(()), jnp.exp(doubt), confident, confident)
 
-    def learn(self, family: Family, cavities: jax.Array, data: Any, answers: Answers, now: bool = True) -> np.ndarray:
+    def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
+        cavities = jnp.asarray(batch.cavities)
         good = np.asarray(np.isfinite(answers.projected).all(axis=1))
-        rows = np.asarray(self._tuples(jnp.asarray(cavities), data))
+        rows = np.asarray(self._tuples(cavities, batch.data))
         assert self.recent is not None
         pairs = zip(self.recent, (np.asarray(cavities)[good], answers.projected[good]), strict=True)
         self.recent = Recent(*(np.concatenate([new, old])[:KEPT] for old, new in pairs))
@@ -110,13 +114,13 @@ class EmbeddingLearner(Learner):
                 self.now = with_more(self.now, self.target, jnp.asarray(row[None]), jnp.asarray(projected[None]))
         return good
 
-    def chosen(self, family: Family, cavities: jax.Array, data: Any, unsure: np.ndarray, most: int) -> np.ndarray:
-        """The next in the order of the data: each may make those after it sure."""
+    def select(self, batch: Batch, noisy: bool, most: int) -> np.ndarray:
+        """The next in the order of the data: each answer may make those after it confident."""
         left = self.first - self.count
-        return np.flatnonzero(unsure)[: min(most, left) if left > 0 else 1]
+        return np.flatnonzero(batch.unsure)[: min(most, left) if left > 0 else 1]
 
-    def renew(self) -> None:
-        """Nothing waits."""
+    def refit(self) -> None:
+        """Nothing to do: every answer changes the predictions at once."""
 
     def inflate(self, factor: float) -> None:
         """The paper takes its variances for right."""

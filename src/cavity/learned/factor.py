@@ -1,93 +1,34 @@
-"""Just-in-time factors: messages are predicted where that is safe, and asked for where it is not.
-
-Inside the compiled sweep a site is predicted, or left as it was if the expected error is too large. Between sweeps the
-host takes the sites that were left, chooses few of them that tell most about all, asks the oracle, and learns.
-"""
+"""Factors that bring their operator: `just_in_time` and `every_time`, to be connected like any other factor."""
 
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from cavity._core import checks
-from cavity._core.precision import float64
 from cavity._core.pytrees import static
-from cavity.factors.base import Factor, factor, is_one
-from cavity.families.base import Family, Tilted
-from cavity.learned.message_coordinates import statistics_of
-from cavity.learned.operator import Operator, Report, Sites
-from cavity.learned.oracle_factor import DRAWS, check_slots, inner_and_oracle
+from cavity.factors.base import Factor, factor
+from cavity.factors.wrapper import WithMoments
+from cavity.learned.active_learning import JustInTime, Report
+from cavity.learned.oracle_moments import EveryTime
 from cavity.learned.oracles import Oracle
-from cavity.learned.residual_process import ResidualProcess
-from cavity.learned.saving import restore, store
+from cavity.learned.sampling import DRAWS
 from cavity.learned.simulation import Sampler, Simulator, Slots
 from cavity.moments.base import Moments
 
 
 @factor
-class JustInTime(Factor):
-    """A factor that is predicted by an operator, and learns. Made by `just_in_time`.
+class LearnedFactor(WithMoments):
+    """A factor with the operator that learns its messages. Made by `just_in_time`."""
 
-    knowledge: what the operator knew when a run began. known: places of arguments that are numbers.
-    """
-
-    operator: Operator = static()
-    knowledge: Any = None
-    known: tuple[int, ...] = static(default=())
-
-    learns: ClassVar[bool] = True
-    closed_forms: ClassVar[tuple[str, ...]] = ("families whose messages can be learned, power 1",)
+    moments: JustInTime = static()
 
     def report(self) -> Report:
-        """What the operator was asked, and did."""
-        return self.operator.report()
+        """What the operator has asked and done so far, in all runs."""
+        return self.moments.report()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learned to a file, for `load`; the factor itself is not in it."""
-        store(self.operator, path)
-
-    def with_known(self, places: tuple[int, ...]) -> "JustInTime":
-        return JustInTime(self.operator, None, places)
-
-    def check(self, data: Any) -> None:
-        self.operator.inner.check(data)
-
-    def has_density(self, data: Any) -> bool:
-        return self.operator.inner.has_density(data)
-
-    def log_density(self, x: Any, data: Any) -> jax.Array:
-        return self.operator.inner.log_density(x, data)
-
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        if not is_one(power):
-            return NotImplemented
-        check_slots(self.operator.inner, family, self.known)
-        known = self.operator.knowledge(family, data) if self.knowledge is None else self.knowledge
-        found = self.operator.learner.guess(known, family, cavity, data)
-        site = jnp.where(found.sure, found.site, 0.0)
-        # No number at all where it is unsure: the site stays as it was, and the host is told.
-        log_z = jnp.where(found.sure, found.log_z, jnp.nan)
-        return Tilted(log_z, statistics_of(family, cavity, site), site)
-
-    @float64
-    def current(self, family: Family, data: Any) -> "JustInTime":
-        """With the latest knowledge."""
-        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)
-        return JustInTime(self.operator, self.operator.knowledge(family, one), self.known)
-
-    @float64
-    def consulted(
-        self, family: Family, cavities: jax.Array, data: Any, silent: np.ndarray, ended: bool
-    ) -> tuple["JustInTime", bool]:
-        sites = Sites(family, cavities, jax.tree.map(jnp.asarray, data), self.known)
-        if silent.any():
-            self.operator.consult(sites, silent)
-        ends = ended and not silent.any()
-        better = ends and self.operator.settle(sites)
-        wrong = self.operator.learner.audited and self.operator.audit(sites, silent, ends and not better)
-        return self.current(family, data), bool(silent.any()) or better or wrong
+        """Write what was learned to a file, for `load`; the factor itself is not in it. See `JustInTime.save`."""
+        self.moments.save(path)
 
 
 def just_in_time(
@@ -99,41 +40,110 @@ def just_in_time(
     draws: int = DRAWS,
     tol_kl: float = 1e-5,
     key: jax.Array | None = None,
-) -> JustInTime:
-    """A factor that learns to send messages while it is used, and asks where it is unsure.
+) -> LearnedFactor:
+    """A factor that learns to send messages while it is used, and asks an oracle where it is unsure.
 
-    It can stand wherever a factor can. What it has learned serves every model it is put into.
+    It can stand wherever a factor can; short for `moments=JustInTime(...)` beside the factor.
 
     Args:
         factor_or_sampler: a factor; or a program `sampler(rng, *inputs) → outputs` that takes a NumPy generator and an
             array of draws for each input, and returns one for each output (a tuple where there are several).
         inputs: of a sampler, in its order: names, or families by name, or how many.
         outputs: the same of what it returns. As a factor it connects inputs, then outputs.
-        oracle: who is asked. A strategy such as `cavity.Quadrature()`, or an `Oracle`. By default quadrature for a
-            factor with a log density that can be integrated so, else weighted draws from the incoming messages.
+        oracle: as `JustInTime` takes it, like what follows.
         draws: of one answer that is sampled.
-        tol_kl: expected KL divergence, of exact from predicted projection, beyond which the oracle is asked. An oracle
-            that samples is asked as long as one more answer tells more than it already knows.
+        tol_kl: expected KL divergence beyond which it is unsure.
         key: of the oracle's draws and of audits.
+
+    Returns:
+        A factor with `report()` and `save(path)`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong kind or out of range, in one sentence.
+
+    Example:
+        >>> import cavity
+        >>> walk = cavity.learned.just_in_time(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
+        >>> graph = cavity.FactorGraph()
+        >>> graph.add(walk, graph.gaussian(0.0, 1.0), graph.gaussian(1.0, 1.0))
     """
-    checks.positive("tol_kl", tol_kl)
-    inner, asked = inner_and_oracle(factor_or_sampler, inputs, outputs, oracle, draws)
-    start = jax.random.key(0) if key is None else key
-    outputs = len(inner.outputs) if isinstance(inner, Simulator) else 0
-    return JustInTime(Operator(inner, asked, ResidualProcess(tol_kl, outputs, asked.is_noisy), tol_kl, start))
+    inner = as_factor(factor_or_sampler, inputs, outputs)
+    moments = JustInTime(oracle, draws=draws, tol_kl=tol_kl, key=key)
+    moments.oracle.check(inner)
+    return LearnedFactor(inner, moments)
 
 
-@float64
-def load(path: str | os.PathLike[str], factor_or_sampler: Factor | Sampler, **options: Any) -> JustInTime:
+def every_time(
+    factor_or_sampler: Factor | Sampler,
+    inputs: Slots | None = None,
+    outputs: Slots | None = None,
+    *,
+    oracle: Moments | Oracle | None = None,
+    draws: int = DRAWS,
+    key: jax.Array | None = None,
+) -> WithMoments:
+    """A factor each of whose messages is sampled or integrated anew: what `just_in_time` is to be compared with.
+
+    Args:
+        factor_or_sampler: as `just_in_time` takes it, like all that follows.
+        inputs: of a sampler.
+        outputs: of a sampler.
+        oracle: who is asked.
+        draws: of one answer that is sampled.
+        key: of the draws.
+
+    Returns:
+        A factor.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong kind or out of range, in one sentence.
+
+    Example:
+        >>> import cavity
+        >>> walk = cavity.learned.every_time(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
+        >>> graph = cavity.FactorGraph()
+        >>> graph.add(walk, graph.gaussian(0.0, 1.0), graph.gaussian(1.0, 1.0))
+    """
+    inner = as_factor(factor_or_sampler, inputs, outputs)
+    moments = EveryTime(oracle, draws=draws, key=key)
+    moments.oracle.check(inner)
+    return WithMoments(inner, moments)
+
+
+def load(
+    path: str | os.PathLike[str],
+    factor_or_sampler: Factor | Sampler,
+    inputs: Slots | None = None,
+    outputs: Slots | None = None,
+    **options: Any,
+) -> LearnedFactor:
     """A factor that begins with what another has learned and saved.
 
     Args:
-        path: of the file that `JustInTime.save` wrote.
+        path: of the file that `save` wrote.
         factor_or_sampler: the factor or sampler it was about. A file holds numbers only, and no program.
+        inputs: of a sampler, as `just_in_time` takes them.
+        outputs: of a sampler.
         options: as `just_in_time` takes them; `tol_kl` is the saved one unless given.
+
+    Returns:
+        A factor with `report()` and `save(path)`.
+
+    Raises:
+        StorageError: the file is of another kind, or damaged.
     """
+    inner = as_factor(factor_or_sampler, inputs, outputs)
+    return LearnedFactor(inner, JustInTime.load(path, **options))
 
-    def make(tol_kl: float) -> Operator:
-        return just_in_time(factor_or_sampler, **dict[str, Any](tol_kl=tol_kl) | options).operator
 
-    return JustInTime(restore(make, path))
+def as_factor(factor_or_sampler: Factor | Sampler, inputs: Slots | None, outputs: Slots | None) -> Factor:
+    """The factor that is meant: itself, or the simulator of a program."""
+    if isinstance(factor_or_sampler, Factor):
+        if inputs is not None or outputs is not None:
+            raise TypeError("inputs and outputs are those of a sampler; a factor knows its own.")
+        return factor_or_sampler
+    if not callable(factor_or_sampler):
+        raise TypeError(f"a factor or a sampler is needed; found {type(factor_or_sampler).__name__}.")
+    if inputs is None or outputs is None:
+        raise TypeError("a sampler needs its inputs and outputs: their names, in its order.")
+    return Simulator(factor_or_sampler, inputs, outputs)

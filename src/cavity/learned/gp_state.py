@@ -1,4 +1,8 @@
-"""What an operator knows: arrays of fixed shapes, so that nothing is compiled again when it learns."""
+"""The Gaussian process of a learned operator, in arrays of fixed shapes: nothing is compiled again when it learns.
+
+A regression of how far a factor moves its cavities on where they are (`message_coordinates`), with a squared
+exponential kernel, one output per coordinate of the messages and one for log Z.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,8 +14,8 @@ from scipy.linalg import cho_solve, solve_triangular
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
-from cavity.learned.message_coordinates import all_moved, anchored, cut, parts_of, places, steps_of
-from cavity.learned.tuning import Tuned, noise_of
+from cavity.learned.message_coordinates import anchored, coordinates, cut, displace_all, parts_of, steps_of
+from cavity.learned.tuning import Hyperparameters, label_variances
 
 #: how far beyond what was seen an input may lie, in shares of the range seen, before it counts as new
 BEYOND = 0.1
@@ -19,12 +23,12 @@ BEYOND = 0.1
 STRETCH = 0.5
 
 
-class Knowledge(NamedTuple):
-    """An operator's arrays: a Gaussian process with the kernel exp(−½ Σ (Δu/width)²) on the labels it keeps.
+class GPState(NamedTuple):
+    """The posterior of a Gaussian process with the kernel exp(−½ Σ (Δu/width)²), given the labels.
 
     inputs: (capacity, inputs), in units of `width`; rows that are no label yet lie infinitely far away and are 0 in
-    the others. inverse_root: L⁻¹ of the labels' covariance L Lᵀ in units of a target's scale, one matrix a target where
-    labels are noisy, else one for all. weights: (capacity, targets). low, high: the inputs seen; least, most: the
+    the others. inverse_root: L⁻¹ of the labels' covariance L Lᵀ in units of a target's scale, one matrix per target
+    where labels are noisy, else one for all. weights: (capacity, targets). low, high: the inputs seen; least, most: the
     targets seen. inflation: by which audits found variances too small. reference: stands for flat cavities, see
     `anchored`. floor: variance of a label beyond that of an exact one.
     """
@@ -46,8 +50,8 @@ class Knowledge(NamedTuple):
 class Forecast(NamedTuple):
     """A prediction. steps: of all variables. variance: in units of the targets' scales.
 
-    expected_kl: of the projection, and half the variance of log Z with it. label_kl: the same of what the oracle would
-    say. novel: unlike anything seen.
+    expected_kl: of the projection, and half the variance of log Z with it. label_kl: the same of an oracle's
+    answer. novel: whether inputs lie beyond all labels.
     """
 
     site: jax.Array
@@ -59,9 +63,9 @@ class Forecast(NamedTuple):
     novel: jax.Array
 
 
-def ignorant(inputs: int, targets: int, groups: int, capacity: int, reference: np.ndarray) -> Knowledge:
-    """Before any label: everything is new to it. NumPy arrays, which may be made while a program is traced."""
-    return Knowledge(
+def prior_state(inputs: int, targets: int, groups: int, capacity: int, reference: np.ndarray) -> GPState:
+    """Before any label: every input is novel."""
+    return GPState(
         inputs=np.full((capacity, inputs), np.inf),
         width=np.ones(inputs),
         inverse_root=np.zeros((groups, capacity, capacity)),
@@ -80,36 +84,36 @@ def ignorant(inputs: int, targets: int, groups: int, capacity: int, reference: n
 def inputs_of(family: Family, cavity: jax.Array, data: Any) -> jax.Array:
     """Where a site is: the coordinates of its (anchored) cavity, and its data."""
     leaves = [jnp.ravel(jnp.asarray(leaf, float)) for leaf in jax.tree.leaves(data)]
-    return jnp.concatenate([places(family, cavity), *leaves])
+    return jnp.concatenate([coordinates(family, cavity), *leaves])
 
 
-def nearness(known: Knowledge, inputs: jax.Array) -> jax.Array:
+def nearness(state: GPState, inputs: jax.Array) -> jax.Array:
     """The kernel between a site and all labels."""
-    gap = jnp.sum((inputs / known.width - known.inputs) ** 2, axis=-1)
+    gap = jnp.sum((inputs / state.width - state.inputs) ** 2, axis=-1)
     return jnp.exp(-0.5 * gap)
 
 
-def forecast(known: Knowledge, family: Family, given: jax.Array, data: Any, outputs: int = 0) -> Forecast:
+def forecast(state: GPState, family: Family, given: jax.Array, data: Any, outputs: int = 0) -> Forecast:
     """The message of factor × cavity and log Z, with what error is to be expected. outputs: see `log_overlap`."""
-    cavity = anchored(family, given, known.reference)
+    cavity = anchored(family, given, state.reference)
     inputs = inputs_of(family, cavity, data)
-    near = nearness(known, inputs)
-    variance = known.inflation * jnp.maximum(1.0 - jnp.sum((known.inverse_root @ near) ** 2, axis=-1), 0.0)
-    room = STRETCH * (known.most - known.least)
-    targets = jnp.clip((near @ known.weights) * known.scales, known.least - room, known.most + room)
+    near = nearness(state, inputs)
+    variance = state.inflation * jnp.maximum(1.0 - jnp.sum((state.inverse_root @ near) ** 2, axis=-1), 0.0)
+    room = STRETCH * (state.most - state.least)
+    targets = jnp.clip((near @ state.weights) * state.scales, state.least - room, state.most + room)
     steps, log_z = targets[:-1], targets[-1]
-    weight = 0.5 * known.scales**2 * jnp.concatenate([sensitivity(family, cavity, steps), jnp.ones(1)])
+    weight = 0.5 * state.scales**2 * jnp.concatenate([sensitivity(family, cavity, steps), jnp.ones(1)])
     expected = jnp.sum(weight * variance)
-    edge = BEYOND * (known.high - known.low) + 1e-9
-    novel = jnp.any((inputs < known.low - edge) | (inputs > known.high + edge))
-    site = all_moved(family, cavity, steps) - cavity
+    edge = BEYOND * (state.high - state.low) + 1e-9
+    novel = jnp.any((inputs < state.low - edge) | (inputs > state.high + edge))
+    site = displace_all(family, cavity, steps) - cavity
     return Forecast(
         site,
         log_z + log_overlap(family, given, site, outputs),
         steps,
         variance,
         expected,
-        jnp.sum(weight * known.floor),
+        jnp.sum(weight * state.floor),
         novel,
     )
 
@@ -136,7 +140,7 @@ def sensitivity(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Arra
     """Second derivatives of KL(projected ‖ projected with a step changed) in the steps, one by one."""
 
     def one(direction: jax.Array) -> jax.Array:
-        eta, slope = jax.jvp(lambda s: all_moved(family, cavity, s), (steps,), (direction,))
+        eta, slope = jax.jvp(lambda s: displace_all(family, cavity, s), (steps,), (direction,))
         pieces = zip(parts_of(family), cut(family, eta), cut(family, slope), strict=True)
         return sum((curvature(own, piece, way) for own, piece, way in pieces), jnp.zeros(()))
 
@@ -150,34 +154,34 @@ def curvature(family: Family, eta: jax.Array, direction: jax.Array) -> jax.Array
     return jnp.sum(way * change)
 
 
-def targets_of(family: Family) -> int:
+def count_targets(family: Family) -> int:
     """Numbers that are predicted: a change for every variable, and log Z."""
     return sum(steps_of(own) for own in (family.families if isinstance(family, Product) else (family,))) + 1
 
 
 class Labels(NamedTuple):
-    """What the oracle was asked, and said. spread: 1/ESS, 0 where it integrates without sampling."""
+    """Inputs and targets of the regression. spread: 1/ESS, 0 where it integrates without sampling."""
 
     inputs: np.ndarray
     targets: np.ndarray
     spread: np.ndarray
 
-    def with_more(self, other: "Labels") -> "Labels":
-        """Both."""
+    def append(self, other: "Labels") -> "Labels":
+        """These and others after them."""
         return Labels(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
-def learned(
-    labels: Labels, tuned: Tuned, capacity: int, inflation: float = 1.0, reference: np.ndarray | None = None
-) -> Knowledge:
-    """What the labels tell, in arrays of the given capacity. reference: needed where cavities may be flat."""
+def posterior_state(
+    labels: Labels, tuned: Hyperparameters, capacity: int, inflation: float = 1.0, reference: np.ndarray | None = None
+) -> GPState:
+    """The posterior given the labels, in arrays of the given capacity. reference: needed where cavities may be flat."""
     count, size = labels.inputs.shape
     inputs = np.full((capacity, size), np.inf)
     inputs[:count] = labels.inputs / tuned.widths
     gap = np.sum((inputs[:count, None] - inputs[None, :count]) ** 2, axis=-1)
     groups, targets = len(tuned.sampling), labels.targets / tuned.scales
     inverse_root, weights = np.zeros((groups, capacity, capacity)), np.zeros((capacity, targets.shape[1]))
-    for group, noise in enumerate(noise_of(tuned, labels.spread)):
+    for group, noise in enumerate(label_variances(tuned, labels.spread)):
         root = np.linalg.cholesky(np.exp(-0.5 * gap) + np.diag(noise))
         inverse_root[group, :count, :count] = solve_triangular(root, np.eye(count), lower=True)
         own = slice(None) if groups == 1 else slice(group, group + 1)
@@ -200,4 +204,4 @@ def learned(
         anchor,
         floor,
     )
-    return Knowledge(*(jnp.asarray(own, float) for own in found))
+    return GPState(*(jnp.asarray(own, float) for own in found))

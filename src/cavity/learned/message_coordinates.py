@@ -52,7 +52,7 @@ def parts_of(family: Family) -> tuple[Family, ...]:
     return found
 
 
-def place(family: Family, eta: jax.Array) -> jax.Array:
+def coordinates_of_one(family: Family, eta: jax.Array) -> jax.Array:
     """Unbounded coordinates of a member: location and log spread, or the like."""
     if isinstance(family, Gaussian):
         mean, variance = family.coordinates(eta)
@@ -84,7 +84,7 @@ def change(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Array
     return jnp.log(projected / cavity)
 
 
-def moved(family: Family, cavity: jax.Array, step: jax.Array) -> jax.Array:
+def displace(family: Family, cavity: jax.Array, step: jax.Array) -> jax.Array:
     """The member that `change` says `step` of: its inverse."""
     if isinstance(family, Gaussian):
         mean, variance = family.coordinates(cavity)
@@ -121,7 +121,7 @@ def from_log_cholesky(values: jax.Array, size: int) -> jax.Array:
 
 
 def cut(family: Family, flat: jax.Array) -> list[jax.Array]:
-    """Natural parameters of a product, one piece a variable."""
+    """Natural parameters of a product, one piece per variable."""
     return family.parts(flat) if isinstance(family, Product) else [flat]
 
 
@@ -137,7 +137,7 @@ def anchored(family: Family, cavity: jax.Array, reference: jax.Array) -> jax.Arr
 
 
 def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
-    """A member of every family so broad that all these projections, one a row, lie well within it."""
+    """A member of every family so broad that all these projections, one per row, lie well within it."""
     found = []
     for own, piece in zip(parts_of(family), cut(family, jnp.asarray(projected)), strict=True):
         if not isinstance(own, OrFlat):
@@ -156,9 +156,11 @@ def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
     return np.concatenate(found)
 
 
-def places(family: Family, eta: jax.Array) -> jax.Array:
-    """`place` of all variables of a factor."""
-    return jnp.concatenate([place(own, piece) for own, piece in zip(parts_of(family), cut(family, eta), strict=True)])
+def coordinates(family: Family, eta: jax.Array) -> jax.Array:
+    """`coordinates_of_one` of all variables of a factor."""
+    return jnp.concatenate(
+        [coordinates_of_one(own, piece) for own, piece in zip(parts_of(family), cut(family, eta), strict=True)]
+    )
 
 
 def changes(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Array:
@@ -167,12 +169,12 @@ def changes(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Arra
     return jnp.concatenate([change(own, before, after) for own, before, after in rows])
 
 
-def all_moved(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Array:
-    """`moved` of all variables."""
+def displace_all(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Array:
+    """`displace` of all variables."""
     found, start = [], 0
     for own, piece in zip(parts_of(family), cut(family, cavity), strict=True):
         length = steps_of(own)
-        found.append(moved(own, piece, steps[start : start + length]))
+        found.append(displace(own, piece, steps[start : start + length]))
         start += length
     return jnp.concatenate(found)
 

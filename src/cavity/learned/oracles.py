@@ -1,6 +1,7 @@
-"""Oracles: who answers when an operator is unsure. They run on the host, many questions at a time."""
+"""Oracles of active learning: who is asked for a message. They run on the host, many questions at a time."""
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.factors.conditioned import Conditioned
 from cavity.families.base import Family
+from cavity.learned.simulation import simulator_of
 from cavity.moments.base import Moments
 
 
 class Answers(NamedTuple):
-    """projected: natural parameters of the projections of factor × cavity, one row a question, not finite where
+    """projected: natural parameters of the projections of factor × cavity, one row per question, not finite where
     refused. log_z: of each. spread: 1/ESS, 0 where nothing was sampled.
     """
 
@@ -27,62 +28,66 @@ class Answers(NamedTuple):
         return Answers(*(own[places] for own in self))
 
 
-def joined(found: list[Answers]) -> Answers:
+def join_answers(found: list[Answers]) -> Answers:
     """Answers to several batches of questions as one."""
     return Answers(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def stacked(found: list[Answers]) -> Answers:
+def stack_answers(found: list[Answers]) -> Answers:
     """Answers to single questions as one."""
     return Answers(*(np.stack([np.asarray(own) for own in column]) for column in zip(*found, strict=True)))
 
 
 class Oracle(ABC):
-    """Answers questions about one factor."""
+    """Answers questions about factors."""
+
+    def check(self, factor: Factor) -> None:  # noqa: B027
+        """Refuse, in one sentence, a factor that it cannot answer for."""
 
     @abstractmethod
-    def is_noisy(self, family: Family) -> bool:
+    def is_noisy(self, factor: Factor, family: Family) -> bool:
         """Whether its answers are sampled."""
 
     @abstractmethod
-    def answer(
-        self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
-    ) -> Answers:
-        """What factor × cavity looks like, for rows of cavities and of data.
-
-        known: places of arguments that are numbers; `data` is then as `Conditioned` takes it.
-        """
+    def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
+        """What factor × cavity looks like, for rows of cavities and of data."""
 
 
 class Integrated(Oracle):
-    """A factor integrated by a `Moments` strategy, compiled for batches of one length."""
+    """Integration by a `Moments` strategy, compiled for batches of one length."""
 
-    def __init__(self, factor: Factor, moments: Moments, least_ess: float, batch: int = 16) -> None:
-        self.factor, self.moments, self.least_ess, self.batch = factor, moments, least_ess, batch
-        self._compiled: dict[Any, Any] = {}
+    def __init__(self, moments: Moments, least_ess: float, batch: int = 16) -> None:
+        self.moments, self.least_ess, self.batch = moments, least_ess, batch
 
-    def is_noisy(self, family: Family) -> bool:
+    def check(self, factor: Factor) -> None:
+        if simulator_of(factor)[0] is not None:
+            raise TypeError("a sampler has no density that could be integrated: leave oracle out.")
+
+    def is_noisy(self, factor: Factor, family: Family) -> bool:
         return self.moments.random
 
-    def answer(
-        self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
-    ) -> Answers:
-        if (family, known) not in self._compiled:
-            factor = Conditioned(self.factor, known) if known else self.factor
-
-            def one(cavity: jax.Array, data: Any, key: jax.Array) -> Any:
-                return self.moments.tilt(self.moments.init(), factor, family, cavity, data, 1.0, key)
-
-            self._compiled[family, known] = jax.jit(jax.vmap(one))
+    def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
         found = []
         for start in range(0, len(cavities), self.batch):
             places = np.resize(np.arange(start, min(start + self.batch, len(cavities))), self.batch)
             own, rows = jax.tree.map(lambda leaf, at=places: jnp.asarray(leaf)[at], (cavities, data))
             keys = jax.random.split(jax.random.fold_in(key, start), self.batch)
-            tilted, info = self._compiled[family, known](own, rows, keys)
+            tilted, info = tilt_batch(self.moments, factor, family, own, rows, keys)
             ess = np.asarray(info.get("ess", np.full(self.batch, np.inf)))
             usable = np.isfinite(tilted.log_z) & (ess >= self.least_ess)
             projected = np.where(usable[:, None], np.asarray(own + tilted.site), np.nan)
             batch = Answers(projected, np.asarray(tilted.log_z), 1.0 / ess)
             found.append(batch.part(slice(min(self.batch, len(cavities) - start))))
-        return joined(found)
+        return join_answers(found)
+
+
+@partial(jax.jit, static_argnames=("moments", "family"))
+def tilt_batch(
+    moments: Moments, factor: Factor, family: Family, cavities: jax.Array, data: Any, keys: jax.Array
+) -> Any:
+    """The moments of rows of cavities, compiled."""
+
+    def one(cavity: jax.Array, data: Any, key: jax.Array) -> Any:
+        return moments.tilt((), factor, family, cavity, data, 1.0, key)
+
+    return jax.vmap(one)(cavities, data, keys)

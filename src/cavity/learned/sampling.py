@@ -17,7 +17,6 @@ from scipy.special import logsumexp
 from scipy.stats import qmc
 
 from cavity.factors.base import Factor
-from cavity.factors.conditioned import Conditioned
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
@@ -25,20 +24,29 @@ from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
 from cavity.learned.message_coordinates import cut, parts_of
-from cavity.learned.oracles import Answers, Integrated, Oracle, stacked
+from cavity.learned.oracles import Answers, Integrated, Oracle, stack_answers
+from cavity.learned.simulation import Simulator, simulator_of
+from cavity.moments.base import Moments
 from cavity.moments.quadrature import Quadrature, can_integrate
 
-#: natural parameters, one array a variable
+#: effective sample size below which an answer is refused
+LEAST_ESS = 200.0
+#: draws of one answer that is sampled
+DRAWS = 8192
+#: questions that are integrated at a time
+BATCH = 16
+
+#: natural parameters, one array per variable
 Pieces = list[np.ndarray]
 
 
 class Question(NamedTuple):
-    """One site: families and cavities of its variables, its data, and which arguments are numbers in them."""
+    """One site: its factor, families and cavities of its variables, its data."""
 
+    factor: Factor
     families: Sequence[Family]
     pieces: Pieces
     data: Any
-    known: tuple[int, ...]
 
 
 class Draws(NamedTuple):
@@ -56,40 +64,38 @@ class Sampled(Oracle):
     def __init__(self, draws: int = 4096, least_ess: float = 200.0, tries: int = 8) -> None:
         self.draws, self.least_ess, self.tries = draws, least_ess, tries
 
-    def is_noisy(self, family: Family) -> bool:
+    def is_noisy(self, factor: Factor, family: Family) -> bool:
         return True
 
     @abstractmethod
-    def drawn(self, known: tuple[int, ...], variables: int) -> int:
+    def count_proposed(self, site: Question) -> int:
         """How many variables, the first ones, are drawn from their cavities."""
 
     @abstractmethod
-    def weighed(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
+    def weigh(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
         """All variables, given those that were drawn, and what the factor and the other cavities say of them."""
 
-    def answer(
-        self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
-    ) -> Answers:
+    def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
         families, found = parts_of(family), []
         for number, cavity in enumerate(np.asarray(cavities)):
             pieces = [np.asarray(piece) for piece in cut(family, jnp.asarray(cavity))]
             rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, number))).tolist())
             own = jax.tree.map(lambda leaf, at=number: np.asarray(leaf)[at], data)
             try:
-                found.append(self.one(Question(families, pieces, own, known), rng))
+                found.append(self.answer_one(Question(factor, families, pieces, own), rng))
             except SamplerError as error:
                 # What was found before is not lost.
-                raise SamplerError(str(error), stacked(found) if found else None) from error.__cause__
-        return stacked(found)
+                raise SamplerError(str(error), stack_answers(found) if found else None) from error.__cause__
+        return stack_answers(found)
 
-    def one(self, site: Question, rng: np.random.Generator) -> Answers:
+    def answer_one(self, site: Question, rng: np.random.Generator) -> Answers:
         """The answer to one question."""
         families, pieces = site.families, site.pieces
-        first = self.drawn(site.known, len(families))
+        first = self.count_proposed(site)
         proposals = pieces[:first]
         for _ in range(self.tries):
-            values, log_weights = self.proposed(families, pieces, proposals, rng)
-            draws = self.weighed(site, values, rng)
+            values, log_weights = self.draw(families, pieces, proposals, rng)
+            draws = self.weigh(site, values, rng)
             log_weights = log_weights + draws.log_weights
             total = logsumexp(log_weights)
             if not np.isfinite(total):
@@ -98,17 +104,17 @@ class Sampled(Oracle):
             ess = 1.0 / np.sum(weights**2)
             if ess >= self.least_ess:
                 rows = zip(families, draws.values, strict=True)
-                projected = [np.asarray(matched(own, values, weights)) for own, values in rows]
+                projected = [np.asarray(project_draws(own, values, weights)) for own, values in rows]
                 return Answers(np.concatenate(projected), np.asarray(total - np.log(self.draws)), np.asarray(1.0 / ess))
             # Too few draws count: a step towards those that do, no longer than enough of them go along.
-            weights = tempered(log_weights, self.least_ess)
+            weights = temper_weights(log_weights, self.least_ess)
             rows = zip(families[:first], values, strict=True)
-            proposals = [widened(own, np.asarray(matched(own, values, weights))) for own, values in rows]
+            proposals = [widen(own, np.asarray(project_draws(own, values, weights))) for own, values in rows]
             if not all(np.isfinite(own).all() for own in proposals):
                 break
         return Answers(np.full(sum(map(len, pieces)), np.nan), np.asarray(np.nan), np.asarray(np.inf))
 
-    def proposed(
+    def draw(
         self, families: Sequence[Family], pieces: Pieces, proposals: Pieces, rng: np.random.Generator
     ) -> tuple[list[np.ndarray], np.ndarray]:
         """Variables from their proposals, and log cavity/proposal of each draw."""
@@ -127,42 +133,115 @@ class Sampled(Oracle):
 class Weighed(Sampled):
     """A factor with a log density, all of whose variables are drawn from their cavities."""
 
-    def __init__(self, factor: Factor, draws: int = 4096, least_ess: float = 200.0, tries: int = 8) -> None:
-        super().__init__(draws, least_ess, tries)
-        self.factor = factor
-        self._compiled: dict[tuple[int, ...], Any] = {}
+    def count_proposed(self, site: Question) -> int:
+        return len(site.families)
 
-    def drawn(self, known: tuple[int, ...], variables: int) -> int:
-        return variables
-
-    def weighed(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
-        known = site.known
-        if known not in self._compiled:
-            factor = Conditioned(self.factor, known) if known else self.factor
-            self._compiled[known] = jax.jit(jax.vmap(factor.log_density, in_axes=(0, None)))
+    def weigh(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
         x = tuple(map(jnp.asarray, values)) if len(values) > 1 else jnp.asarray(values[0])
-        found = np.asarray(self._compiled[known](x, site.data))
+        found = np.asarray(log_factor(site.factor, x, site.data))
         return Draws(values, np.where(np.isnan(found), -np.inf, found))
 
 
+@jax.jit
+def log_factor(factor: Factor, x: Any, data: Any) -> jax.Array:
+    """log t of many values."""
+    return jax.vmap(factor.log_density, in_axes=(0, None))(x, data)
+
+
+class Simulated(Sampled):
+    """A simulator: inputs are drawn from their own cavities and outputs by the program; a draw weighs as much as the
+    outputs' cavities say.
+    """
+
+    def check(self, factor: Factor) -> None:
+        simulator_in(factor)
+
+    def count_proposed(self, site: Question) -> int:
+        simulator, known = simulator_in(site.factor)
+        return len(simulator.input_slots) - len(known)
+
+    def weigh(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
+        simulator, known = simulator_in(site.factor)
+        arguments, free = list(values), len(values)
+        for place, value in zip(known, site.data.values if known else (), strict=True):
+            arguments.insert(place, np.full(self.draws, float(value)))
+        families, pieces = site.families[free:], site.pieces[free:]
+        outputs = self.run(simulator, rng, arguments, families)
+        log_weights = np.zeros(self.draws)
+        for own, cavity, found in zip(families, pieces, outputs, strict=True):
+            log_weights += np.asarray(log_density(own, cavity, found))
+        return Draws([*values, *outputs], log_weights)
+
+    def run(
+        self, simulator: Simulator, rng: np.random.Generator, inputs: list[np.ndarray], families: Sequence[Family]
+    ) -> list[np.ndarray]:
+        """The program's outputs, checked."""
+        shown = ", ".join(np.array2string(own[:3], precision=4) for own in inputs)
+        try:
+            raw = simulator.sampler(rng, *inputs)
+        except Exception as error:
+            raise SamplerError(
+                f"the sampler raised {type(error).__name__}: {error}. Its first inputs: {shown}."
+            ) from error
+        outputs = [np.asarray(own) for own in (raw if isinstance(raw, tuple | list) else (raw,))]
+        wanted = [(self.draws, *own.event_shape) for own in families]
+        if [own.shape for own in outputs] != wanted:
+            raise SamplerError(
+                f"the sampler must give arrays of shapes {wanted}; found {[own.shape for own in outputs]}. "
+                f"Its first inputs: {shown}."
+            )
+        for own in outputs:
+            bad = ~np.isfinite(own.reshape(len(own), -1)).all(axis=1)
+            if bad.any():
+                failed = ", ".join(np.array2string(np.asarray(values)[bad][0], precision=6) for values in inputs)
+                raise SamplerError(
+                    f"the sampler gave {own[bad][0]} in {bad.sum()} of {len(own)} draws, as for {failed}."
+                )
+        return outputs
+
+
+def simulator_in(factor: Factor) -> tuple[Simulator, tuple[int, ...]]:
+    """A factor that must be a simulator, and the places of its arguments that are numbers."""
+    simulator, places = simulator_of(factor)
+    if simulator is None:
+        raise TypeError(f"a simulator is needed; found {type(factor).__name__}.")
+    return simulator, places
+
+
 class Automatic(Oracle):
-    """A factor with a log density: by quadrature over one or two variables it can be used for, else by draws."""
+    """A simulator by running it; a factor with a log density by quadrature over one or two variables, else by draws."""
 
-    def __init__(self, factor: Factor, draws: int, least_ess: float, batch: int) -> None:
-        self.by_rule = Integrated(factor, Quadrature(), least_ess, batch)
-        self.by_draws = Weighed(factor, draws, least_ess)
+    def __init__(self, draws: int, least_ess: float, batch: int) -> None:
+        self.by_program = Simulated(draws, least_ess)
+        self.by_rule = Integrated(Quadrature(), least_ess, batch)
+        self.by_draws = Weighed(draws, least_ess)
 
-    def is_noisy(self, family: Family) -> bool:
-        return len(parts_of(family)) > 2 or not can_integrate(family)
+    def choose(self, factor: Factor, family: Family) -> Oracle:
+        """The oracle for a factor."""
+        if simulator_of(factor)[0] is not None:
+            return self.by_program
+        return self.by_draws if len(parts_of(family)) > 2 or not can_integrate(family) else self.by_rule
 
-    def answer(
-        self, family: Family, cavities: np.ndarray, data: Any, known: tuple[int, ...], key: jax.Array
-    ) -> Answers:
-        return (self.by_draws if self.is_noisy(family) else self.by_rule).answer(family, cavities, data, known, key)
+    def is_noisy(self, factor: Factor, family: Family) -> bool:
+        return self.choose(factor, family).is_noisy(factor, family)
+
+    def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
+        return self.choose(factor, family).answer(factor, family, cavities, data, key)
+
+
+def as_oracle(oracle: Moments | Oracle | None, draws: int) -> Oracle:
+    """The oracle that is meant; `Automatic` where none is named."""
+    if not isinstance(draws, int) or draws < 2 * LEAST_ESS:
+        raise ValueError(f"draws must be an integer of at least {2 * LEAST_ESS:.0f}; found {draws!r}.")
+    if oracle is None:
+        return Automatic(draws, LEAST_ESS, BATCH)
+    if not isinstance(oracle, Moments | Oracle):
+        raise TypeError(f"oracle must be a strategy such as cavity.Quadrature(); found {type(oracle).__name__}.")
+    return Integrated(oracle, LEAST_ESS, BATCH) if isinstance(oracle, Moments) else oracle
 
 
 class SamplerError(RuntimeError):
-    """The program failed; the message holds the inputs it failed on. found: answers to the questions before."""
+    """A simulator failed; the message holds the inputs it failed on. found: answers to the questions before."""
 
     def __init__(self, message: str, found: Answers | None = None) -> None:
         super().__init__(message)
@@ -200,7 +279,7 @@ def log_density(family: Family, eta: jax.Array | np.ndarray, values: jax.Array |
 
 
 @partial(jax.jit, static_argnames="family")
-def matched(family: Family, values: Any, weights: Any) -> jax.Array:
+def project_draws(family: Family, values: Any, weights: Any) -> jax.Array:
     """Natural parameters of the member nearest to weighted draws; Gaussians by central moments, which keep their digits
     far out.
     """
@@ -215,7 +294,7 @@ def matched(family: Family, values: Any, weights: Any) -> jax.Array:
     return family.natural(weights @ statistics)
 
 
-def tempered(log_weights: np.ndarray, least: float) -> np.ndarray:
+def temper_weights(log_weights: np.ndarray, least: float) -> np.ndarray:
     """Normalised weights to the largest power of at most 1 for which so many draws count."""
     low, high = 0.0, 1.0
     for _ in range(40):
@@ -225,6 +304,6 @@ def tempered(log_weights: np.ndarray, least: float) -> np.ndarray:
     return np.exp(low * log_weights - logsumexp(low * log_weights))
 
 
-def widened(family: Family, eta: np.ndarray) -> np.ndarray:
+def widen(family: Family, eta: np.ndarray) -> np.ndarray:
     """A member with a wider spread around the same place, to draw from."""
     return eta if isinstance(family, Categorical) else eta / 2.0

@@ -1,33 +1,77 @@
-"""A simulator as a factor: only a program that draws outputs for given inputs, and no density.
-
-Inputs are drawn from their own cavities and outputs by the program; a draw weighs as much as the outputs' cavities say.
-"""
+"""A simulator as a factor: only a program that draws outputs for given inputs, and no density."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, factor
+from cavity.factors.conditioned import Conditioned
+from cavity.factors.wrapper import WithMoments
 from cavity.families.base import Family
 from cavity.learned.message_coordinates import parts_of
-from cavity.learned.sampling import Draws, Question, Sampled, SamplerError, log_density
 
-#: a sampler takes a generator and one array of draws for each input, and gives one for each output
+#: a program takes a NumPy generator and one array of draws for each input, and returns one for each output
 Sampler = Callable[..., Any]
-#: names of a sampler's inputs or outputs, or families by name, or how many there are
+#: names of a program's inputs or outputs, or families by name, or how many there are
 Slots = Sequence[str] | Mapping[str, Family] | int
+
+
+class Slot(NamedTuple):
+    """An input or output of a program; family: None where none was declared."""
+
+    name: str
+    family: Family | None
 
 
 @factor
 class Simulator(Factor):
-    """The relation between a sampler's inputs and its outputs, the variables in this order. It has no density."""
+    """The relation between a program's inputs and its outputs, the variables in this order. It has no density.
+
+    Its messages are found by running the program: connect it with `moments=cavity.learned.JustInTime()`, which learns
+    them, or `cavity.learned.EveryTime()`, which samples each of them anew.
+
+    Args:
+        sampler: the program, `sampler(rng, *inputs) → outputs`. It takes a NumPy generator and an array of draws for
+            each input, and returns an array for each output (a tuple where there are several).
+        inputs: in its order: names, or families by name, or how many.
+        outputs: the same of what it returns.
+
+    Raises:
+        TypeError, ValueError: inputs or outputs are not names, families by name or a number, or a name occurs twice.
+
+    Example:
+        >>> import cavity
+        >>> walk = cavity.learned.Simulator(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
+        >>> graph = cavity.FactorGraph()
+        >>> before, after = graph.gaussian(0.0, 1.0), graph.gaussian(1.0, 1.0)
+        >>> graph.add(walk, before, after, moments=cavity.learned.JustInTime())
+    """
 
     sampler: Sampler = static()
-    inputs: tuple[str, ...] = static()
-    outputs: tuple[str, ...] = static()
-    families: tuple[Family | None, ...] = static()
+    inputs: Slots = static()
+    outputs: Slots = static()
+
+    def __post_init__(self) -> None:
+        if not callable(self.sampler):
+            raise TypeError(f"sampler must be a program that draws; found {type(self.sampler).__name__}.")
+        # A tuple of pairs can be hashed, as static fields must be.
+        object.__setattr__(self, "inputs", self.input_slots)
+        object.__setattr__(self, "outputs", self.output_slots)
+        twice = {slot.name for slot in self.input_slots} & {slot.name for slot in self.output_slots}
+        if twice:
+            raise ValueError(f"{twice.pop()} names an input and an output.")
+
+    @property
+    def input_slots(self) -> tuple[Slot, ...]:
+        """Names and families of the inputs, in order."""
+        return as_slots("inputs", self.inputs)
+
+    @property
+    def output_slots(self) -> tuple[Slot, ...]:
+        """Names and families of the outputs, in order."""
+        return as_slots("outputs", self.outputs)
 
     def check(self, data: Any) -> None:
         own = getattr(data, "own", data)
@@ -36,38 +80,31 @@ class Simulator(Factor):
                 "a sampler takes no data: give it the numbers it needs as arguments in place of variables."
             )
 
-    def fits(self, family: Family, known: tuple[int, ...]) -> None:
-        """Refuse variables that are not those of the sampler."""
-        names = (*self.inputs, *self.outputs)
-        observed = [names[place] for place in known if place >= len(self.inputs)]
+    def check_variables(self, family: Family, known: tuple[int, ...]) -> None:
+        """Refuse variables that are not those of the program; known: places of arguments that are numbers."""
+        slots = (*self.input_slots, *self.output_slots)
+        observed = [slots[place].name for place in known if place >= len(self.input_slots)]
         if observed:
             raise ValueError(
                 f"{observed[0]} is an output of a sampler without a density and cannot be a number: make it a variable "
                 "and observe that with some noise, for example by graph.normal."
             )
-        free = [place for place in range(len(names)) if place not in known]
-        slots = parts_of(family)
-        if len(slots) != len(free):
-            raise ValueError(f"the sampler connects {', '.join(names)}; found {len(slots) + len(known)} arguments.")
-        for place, own in zip(free, slots, strict=True):
-            wanted = self.families[place]
-            if wanted is not None and not isinstance(own, type(wanted)):
-                raise TypeError(f"{names[place]} was declared {type(wanted).__name__}; found {type(own).__name__}.")
+        free = [slot for place, slot in enumerate(slots) if place not in known]
+        variables = parts_of(family)
+        if len(variables) != len(free):
+            names = ", ".join(slot.name for slot in slots)
+            raise ValueError(f"the sampler connects {names}; found {len(variables) + len(known)} arguments.")
+        for slot, own in zip(free, variables, strict=True):
+            if slot.family is not None and not isinstance(own, type(slot.family)):
+                raise TypeError(f"{slot.name} was declared {type(slot.family).__name__}; found {type(own).__name__}.")
 
 
-def simulator(sampler: Sampler, inputs: Slots, outputs: Slots) -> Simulator:
+def as_slots(which: str, given: Slots | tuple[Slot, ...]) -> tuple[Slot, ...]:
     """Names and families in order."""
-    first, second = slots("inputs", inputs, "input"), slots("outputs", outputs, "output")
-    twice = set(first) & set(second)
-    if twice:
-        raise ValueError(f"{twice.pop()} names an input and an output.")
-    return Simulator(sampler, tuple(first), tuple(second), (*first.values(), *second.values()))
-
-
-def slots(which: str, given: Slots, word: str) -> dict[str, Family | None]:
-    """Names with families, None where none was said."""
+    if isinstance(given, tuple) and given and all(isinstance(own, Slot) for own in given):
+        return given  # type: ignore[return-value]
     if isinstance(given, int):
-        given = [f"{word} {number}" for number in range(given)]
+        given = [f"{which.removesuffix('s')} {number}" for number in range(given)]
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not len(given):
         raise TypeError(f"{which} must be names, or families by name, or their number; found {given!r}.")
     found = {str(name): own for name, own in given.items()} if isinstance(given, Mapping) else dict.fromkeys(given)
@@ -76,53 +113,28 @@ def slots(which: str, given: Slots, word: str) -> dict[str, Family | None]:
             raise TypeError(f"{which}[{name!r}] must be a family such as cavity.families.Gaussian(); found {own!r}.")
     if len(found) != len(given):
         raise ValueError(f"{which} names one of them twice.")
-    return found
+    return tuple(Slot(name, own) for name, own in found.items())  # type: ignore[arg-type]
 
 
-class Simulated(Sampled):
-    """Importance sampling of a sampler, with inputs from their cavities. inputs: how many; they come first."""
+def simulator_of(factor: Factor) -> tuple[Simulator | None, tuple[int, ...]]:
+    """The simulator that a factor is, None if it is none, and the places of its arguments that are numbers."""
+    places: tuple[int, ...] = ()
+    if isinstance(factor, Conditioned):
+        places, factor = factor.places, factor.factor
+    if isinstance(factor, WithMoments):
+        factor = factor.factor
+    return (factor if isinstance(factor, Simulator) else None), places
 
-    def __init__(
-        self, sampler: Sampler, inputs: int, draws: int = 4096, least_ess: float = 200.0, tries: int = 8
-    ) -> None:
-        super().__init__(draws, least_ess, tries)
-        self.sampler, self.inputs = sampler, inputs
 
-    def drawn(self, known: tuple[int, ...], variables: int) -> int:
-        return self.inputs - len(known)
+def count_outputs(factor: Factor) -> int:
+    """How many variables of a factor, the last ones, are drawn by a program from the others."""
+    simulator, _ = simulator_of(factor)
+    return 0 if simulator is None else len(simulator.output_slots)
 
-    def weighed(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
-        arguments, free = list(values), len(values)
-        for place, value in zip(site.known, site.data.values if site.known else (), strict=True):
-            arguments.insert(place, np.full(self.draws, float(value)))
-        families, pieces = site.families[free:], site.pieces[free:]
-        outputs = self.run(rng, arguments, families)
-        log_weights = np.zeros(self.draws)
-        for own, cavity, found in zip(families, pieces, outputs, strict=True):
-            log_weights += np.asarray(log_density(own, cavity, found))
-        return Draws([*values, *outputs], log_weights)
 
-    def run(self, rng: np.random.Generator, inputs: list[np.ndarray], families: Sequence[Family]) -> list[np.ndarray]:
-        """The program's outputs, checked."""
-        shown = ", ".join(np.array2string(own[:3], precision=4) for own in inputs)
-        try:
-            raw = self.sampler(rng, *inputs)
-        except Exception as error:
-            raise SamplerError(
-                f"the sampler raised {type(error).__name__}: {error}. Its first inputs: {shown}."
-            ) from error
-        outputs = [np.asarray(own) for own in (raw if isinstance(raw, tuple | list) else (raw,))]
-        wanted = [(self.draws, *own.event_shape) for own in families]
-        if [own.shape for own in outputs] != wanted:
-            raise SamplerError(
-                f"the sampler must give arrays of shapes {wanted}; found {[own.shape for own in outputs]}. "
-                f"Its first inputs: {shown}."
-            )
-        for own in outputs:
-            bad = ~np.isfinite(own.reshape(len(own), -1)).all(axis=1)
-            if bad.any():
-                failed = ", ".join(np.array2string(np.asarray(values)[bad][0], precision=6) for values in inputs)
-                raise SamplerError(
-                    f"the sampler gave {own[bad][0]} in {bad.sum()} of {len(own)} draws, as for {failed}."
-                )
-        return outputs
+def check_variables(factor: Factor, family: Family) -> None:
+    """Refuse variables whose messages cannot be learned or sampled, or that are not a simulator's."""
+    parts_of(family)
+    simulator, known = simulator_of(factor)
+    if simulator is not None:
+        simulator.check_variables(family, known)

@@ -20,7 +20,7 @@ from cavity.families.beta import Beta
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import change, cut, moved, parts_of
+from cavity.learned.message_coordinates import change, cut, displace, parts_of
 
 Kind = Literal["statistics", "parameters", "message", "change"]
 
@@ -53,7 +53,7 @@ class Target:
         if self.kind == "statistics":
             return own.natural(values)
         if self.kind == "change":
-            return moved(own, incoming, values)
+            return displace(own, incoming, values)
         found = from_parameters(own, values)
         return found if self.kind == "parameters" else own.product(found, incoming)
 

@@ -16,11 +16,11 @@ NOISE = (-23.0, 0.0)
 SAMPLING = (-16.0, 10.0)
 
 
-class Tuned(NamedTuple):
+class Hyperparameters(NamedTuple):
     """widths: in the units of the inputs. noise: variance of an exact label, in units of a target's scale squared.
 
-    sampling: what 1/ESS is multiplied with to give the rest of a label's variance, one number a target, or one for all
-    where nothing is sampled.
+    sampling: what 1/ESS is multiplied with to give the rest of a label's variance, one number per target, or one for
+    all where nothing is sampled.
     """
 
     widths: np.ndarray
@@ -29,14 +29,16 @@ class Tuned(NamedTuple):
     scales: np.ndarray
 
 
-def noise_of(tuned: Tuned, spread: Any) -> np.ndarray:
+def label_variances(tuned: Hyperparameters, spread: Any) -> np.ndarray:
     """Variances of labels, (groups, labels)."""
     return tuned.noise + tuned.sampling[:, None] * np.asarray(spread)[None]
 
 
 @jax.jit
-def cost(parameters: jax.Array, inputs: jax.Array, targets: jax.Array, spread: jax.Array, held: jax.Array) -> jax.Array:
-    """Minus the log evidence a label, with every target's own scale at its best.
+def negative_evidence(
+    parameters: jax.Array, inputs: jax.Array, targets: jax.Array, spread: jax.Array, held: jax.Array
+) -> jax.Array:
+    """Minus the log evidence per label, with every target's own scale at its best.
 
     parameters: logarithms of widths, noise, and sampling, the latter one or as many as targets. inputs: in deviations.
     spread: 1/ESS of every label. held: which rows are labels and do not fill up.
@@ -62,12 +64,12 @@ def cost(parameters: jax.Array, inputs: jax.Array, targets: jax.Array, spread: j
     return (total + 0.5 * weak) / count
 
 
-slope = jax.jit(jax.value_and_grad(cost))
+evidence_and_slope = jax.jit(jax.value_and_grad(negative_evidence))
 
 
 def tune(
-    inputs: np.ndarray, targets: np.ndarray, spread: np.ndarray, seed: int = 0, start: Tuned | None = None
-) -> Tuned:
+    inputs: np.ndarray, targets: np.ndarray, spread: np.ndarray, seed: int = 0, start: Hyperparameters | None = None
+) -> Hyperparameters:
     """The best hyperparameters, from the last ones or from common ones."""
     chosen = np.random.default_rng(seed).permutation(len(inputs))[:MOST]
     size, rows = inputs.shape[1], FEW if len(chosen) <= FEW else MOST
@@ -86,17 +88,17 @@ def tune(
     bounds = [WIDTHS] * size + [NOISE] + [SAMPLING] * groups
 
     def value(p: np.ndarray) -> tuple[float, np.ndarray]:
-        found, gradient = slope(jnp.asarray(p), x, y, noise, held)
+        found, gradient = evidence_and_slope(jnp.asarray(p), x, y, noise, held)
         good = np.isfinite(found) and np.isfinite(gradient).all()
         return (float(found), np.asarray(gradient)) if good else (1e10, np.zeros_like(p))
 
     clipped = [np.clip(p, *np.array(bounds).T) for p in tried]
     best = min((minimize(value, p, jac=True, method="L-BFGS-B", bounds=bounds) for p in clipped), key=lambda r: r.fun)
     widths, exact, sampling = np.exp(best.x[:size]), np.exp(best.x[size]), np.exp(best.x[size + 1 :])
-    found = Tuned(widths * deviation, float(exact), sampling, np.ones(targets.shape[1]))
+    found = Hyperparameters(widths * deviation, float(exact), sampling, np.ones(targets.shape[1]))
     u = x[held] / widths
     kernel = np.exp(-0.5 * ((u[:, None] - u[None]) ** 2).sum(axis=-1))
-    solved = [np.linalg.solve(kernel + np.diag(own), targets[chosen]) for own in noise_of(found, spread[chosen])]
+    solved = [np.linalg.solve(kernel + np.diag(own), targets[chosen]) for own in label_variances(found, spread[chosen])]
     pairs = enumerate(np.resize(np.arange(groups), targets.shape[1]))
     scales = [np.sqrt(np.mean(targets[chosen, t] * solved[group][:, t])) for t, group in pairs]
     return found._replace(scales=np.maximum(scales, 1e-12))

@@ -13,8 +13,7 @@ from cavity.families import FullGaussian, Gaussian
 from cavity.families.base import Family
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.base import Moments
-from cavity.moments.closed_form import ClosedForm
-from cavity.moments.quadrature import Quadrature
+from cavity.moments.quadrature import default_moments
 from cavity.posteriors.shared import Shared
 
 
@@ -49,7 +48,7 @@ def posterior(
     observations = jax.tree.map(observed, data)
     family, natural = gaussian_prior(prior_mean, prior_variance) if prior is None else named_prior(prior)
     if moments is None:
-        moments = ClosedForm() if factor.closed_forms or factor.log_z is not None else Quadrature()
+        moments = default_moments(factor)
     group = SiteGroup(factor=factor, data=observations, family=family, moments=moments, multiplicity=multiplicity)
     return Problem(prior=jnp.asarray(natural, float), groups=(group,), posterior=Shared(family))
 

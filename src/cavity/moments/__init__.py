@@ -1,9 +1,9 @@
 """How tilted distributions are integrated: in closed form, by quadrature, by enumeration, by importance sampling."""
 
-from cavity.moments.base import Moments
+from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.enumeration import Enumeration
 from cavity.moments.importance import Importance
 from cavity.moments.quadrature import Quadrature
 
-__all__ = ["ClosedForm", "Enumeration", "Importance", "Moments", "Quadrature"]
+__all__ = ["UNSURE", "Batch", "ClosedForm", "Enumeration", "Group", "Importance", "Info", "Moments", "Quadrature"]

@@ -1,14 +1,16 @@
 """The contract of a moments strategy: how a tilted distribution is integrated.
 
 `tilt` is called for one site at a time and mapped over sites by the loop, so it must be free of Python branches on
-values. `init` and `learn` carry state between sweeps for strategies that learn; the others have none.
+values. A strategy may learn: `init` gives what it knows before a run, as arrays that the compiled loop carries, `tilt`
+reads them, and `learn` is called on the host between sweeps. Strategies that do not learn carry nothing.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
@@ -16,22 +18,82 @@ from cavity.families.base import Family, Tilted
 #: what a strategy reports of one integration (effective sample size, error estimate): the same keys every time.
 Info = dict[str, jax.Array]
 
+#: the key of `Info` under which a strategy says that its moments are not known well enough: the site stays as it was
+UNSURE = "unsure"
+
+
+class Group(Protocol):
+    """What a strategy may know of a group of sites before a run; `data` have the site as leading axis."""
+
+    @property
+    def factor(self) -> Factor: ...
+    @property
+    def family(self) -> Family: ...
+    @property
+    def data(self) -> Any: ...
+
+
+class Batch(NamedTuple):
+    """All sites of a group between two sweeps.
+
+    cavities: natural parameters, one row per site. data: as the group has them. unsure: sites whose moments were not
+    known well enough. ended: whether the run would end now.
+    """
+
+    factor: Factor
+    family: Family
+    cavities: jax.Array
+    data: Any
+    unsure: np.ndarray
+    ended: bool
+
+    def at(self, places: Any) -> "Batch":
+        """Some of the sites."""
+        cavities, data = jax.tree.map(lambda leaf: jnp.asarray(leaf)[places], (self.cavities, self.data))
+        return self._replace(cavities=cavities, data=data, unsure=self.unsure[places])
+
 
 class Moments(ABC):
-    """Strategies are frozen dataclasses: hashable, static under `jit`."""
+    """Strategies are hashable and static under `jit`: frozen dataclasses, or objects that are equal to themselves only.
+
+    The arrays of one that learns are not part of it, but of the state that `init` and `learn` give.
+    """
 
     #: whether `tilt` uses its key; where not, none is derived, which keeps the compiled loop small.
     random: ClassVar[bool] = False
 
-    def init(self) -> Any:
-        """State carried from sweep to sweep."""
-        return None
+    #: whether `learn` is to be called between sweeps
+    learns: ClassVar[bool] = False
+
+    def check(self, factor: Factor, family: Family) -> None:  # noqa: B027
+        """Refuse, in one sentence, factors and families that it is not for; nothing is computed yet."""
+
+    def init(self, group: Group) -> Any:
+        """What was learned before a run, for these sites: a pytree of arrays, empty for strategies that do not learn.
+
+        Called on the host. Its shapes must not depend on what was learned, or every sweep compiles programs anew.
+        """
+        return ()
 
     @abstractmethod
     def tilt(
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
     ) -> tuple[Tilted, Info]:
-        """Moments of factor**power × cavity for one site. `key` is the site's own, the same in every sweep."""
+        """Moments of factor**power × cavity for one site, and what is to be reported of it.
+
+        Args:
+            state: as `init` and `learn` give it; traced.
+            factor: t.
+            family: of the cavity and of the message.
+            cavity: natural parameters, without a batch axis.
+            data: of this site.
+            power: of the factor.
+            key: the site's own random key, the same in every sweep.
+
+        Returns:
+            The moments, and an `Info` with the same keys every time. Where `Info[UNSURE]` is true they are not used:
+            the site stays as it was, and `learn` is told of it.
+        """
 
     def expected_log(
         self,
@@ -53,9 +115,9 @@ class Moments(ABC):
 
         return jax.jvp(log_z, (jnp.ones(()),), (jnp.ones(()),))[1]
 
-    def learn(self, state: Any, batch: Any) -> Any:
-        """State after seeing a batch of integrated sites."""
-        return state
+    def learn(self, state: Any, batch: Batch) -> tuple[Any, bool]:
+        """The state after a sweep, on the host, and whether it has changed so that a run that would end must go on."""
+        return state, False
 
     def evaluations(self, family: Family) -> int:
         """Factor evaluations one `tilt` costs, for the accounting of cost; a closed form counts as one."""

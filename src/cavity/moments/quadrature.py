@@ -14,6 +14,7 @@ from cavity.families.line_coordinates import is_unconstrained, line, matched
 from cavity.families.product import Product
 from cavity.families.whitened import dimension, is_gaussian, tilted, whiten, whitened_moments
 from cavity.moments.base import Info, Moments
+from cavity.moments.closed_form import ClosedForm
 from cavity.moments.expected import cavity_statistics, matches_squares
 from cavity.moments.joint import ORDERS as JOINT_ORDERS
 from cavity.moments.joint import is_joint, joint
@@ -99,6 +100,12 @@ class Quadrature(Moments):
         mean, spread, change = whitened_moments(rule, jax.vmap(jax.grad(log_t))(rule.nodes), frame)
         error = jnp.where(frame.proper, rule.error, jnp.inf)
         return tilted(family, frame, rule.log_z, mean, spread, change), {"error": error}
+
+
+def default_moments(factor: Factor) -> Moments:
+    """How a factor is integrated by default: its own strategy, else its closed form, else quadrature."""
+    closed = factor.closed_forms or factor.log_z is not None
+    return factor.default_moments() or (ClosedForm() if closed else Quadrature())
 
 
 def can_integrate(family: Family) -> bool:

@@ -18,12 +18,12 @@ import cavity
 from cavity._core.precision import float64
 from cavity.factors import from_log_density
 from cavity.families import Gamma
-from cavity.learned import JustInTime, just_in_time
+from cavity.learned import JustInTime
 from cavity.learned.embedding_learner import EmbeddingLearner
 from cavity.learned.embedding_operator import Settings
-from cavity.learned.operator import Operator, Sites
 from cavity.learned.oracles import Answers, Integrated
 from cavity.learned.targets import Target
+from cavity.moments import Batch
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREY, VERMILION, label, legend
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
@@ -61,19 +61,19 @@ def forced(incoming: np.ndarray, exact: np.ndarray) -> np.ndarray:
 class Forced(Integrated):
     """The paper's oracle."""
 
-    def answer(self, family: Any, cavities: Any, data: Any, known: Any, key: Any) -> Answers:
-        found = super().answer(family, cavities, data, known, key)
+    def answer(self, factor: Any, family: Any, cavities: Any, data: Any, key: Any) -> Answers:
+        found = super().answer(factor, family, cavities, data, key)
         return found._replace(projected=forced(np.asarray(cavities), found.projected))
 
 
 def operator_of(name: str, size: str) -> JustInTime:
     """The two that are compared; both ask quadrature."""
     if name == DEFAULT:
-        return just_in_time(FACTOR, oracle=cavity.Quadrature())
+        return JustInTime(cavity.Quadrature())
     settings = Settings(40, 60) if size == "tiny" else FEATURES
     learner = EmbeddingLearner(Target(FAMILY, 0, "message"), lambda eta, data: eta, FIRST, THRESHOLD, settings)
-    oracle = Forced(FACTOR, cavity.Quadrature(), 200.0, 1)
-    return JustInTime(Operator(FACTOR, oracle, learner, 1.0, jax.random.key(0)))
+    oracle = Forced(cavity.Quadrature(), 200.0, 1)
+    return JustInTime(oracle, tol_kl=1.0, key=jax.random.key(0), learner=learner)
 
 
 def units(config: Config) -> list[Unit]:
@@ -82,21 +82,21 @@ def units(config: Config) -> list[Unit]:
 
 @float64
 def run_unit(unit: Unit, config: Config) -> dict:
-    """One problem after another: predicted if the operator is sure, asked about if not."""
+    """One problem after another: predicted if the operator is confident, queried if not."""
     rows = messages(config.seed, config.pick(5000, 500, 60))
     exact = exact_posteriors(rows)
-    operator = operator_of(unit.name, config.size).operator
+    operator = operator_of(unit.name, config.size)
     slow, found, seconds = [], [], []
     for row in rows:
-        sites = Sites(FAMILY, jnp.asarray(row[None]), jnp.zeros(1), ())
-        began, before = time.perf_counter(), operator.consults
-        guess = operator.guesses(sites)
-        if not bool(guess.sure[0]):
-            operator.consult(sites, np.ones(1, bool))
-            guess = operator.guesses(sites)
-        found.append(row + np.asarray(guess.site[0]))
+        site = Batch(FACTOR, FAMILY, jnp.asarray(row[None]), jnp.zeros(1), np.ones(1, bool), False)
+        began, before = time.perf_counter(), operator.queries
+        prediction = operator.predictions(site)
+        if not bool(prediction.confident[0]):
+            operator.query(site)
+            prediction = operator.predictions(site)
+        found.append(row + np.asarray(prediction.site[0]))
         seconds.append(time.perf_counter() - began)
-        slow.append(operator.consults > before)
+        slow.append(operator.queries > before)
     return {"incoming": rows, "exact": exact, "found": np.array(found), "slow": slow, "seconds": seconds}
 
 

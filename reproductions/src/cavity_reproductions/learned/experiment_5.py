@@ -56,7 +56,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
         before = factor.report()
         answer = solved(factor, X, y, sweeps, watch=True)
         found[name] = {
-            "consults": answer.consults - before.consults,
+            "consults": answer.consults - before.queries,
             "audits": answer.audits - before.audits,
             "log_kl": log_divergence(exact.mean, exact.covariance, answer),
             "error": float(np.mean((X_test @ answer.mean > 0) != (y_test > 0))),

@@ -7,7 +7,8 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity.factors.logistic import Logistic
 from cavity.families import Gaussian
-from cavity.learned import JustInTime
+from cavity.learned import LearnedFactor
+from cavity.moments import UNSURE, Batch
 
 FAMILY = Gaussian()
 #: logarithms (base 10) of the variances, and largest mean
@@ -23,15 +24,17 @@ def far_messages(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @float64
-def looked_at(factor: JustInTime, cavities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def looked_at(factor: LearnedFactor, cavities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(whether the operator is sure, KL of its projection from the exact one) of every message."""
-    now = factor.current(FAMILY, labels)
+    batch = Batch(factor, FAMILY, jnp.asarray(cavities), jnp.asarray(labels), np.zeros(len(labels), bool), False)
+    state = factor.moments.init(batch)
 
     @jax.jit
     def look(rows: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
         def one(cavity: jax.Array, own: jax.Array) -> tuple[jax.Array, jax.Array]:
-            found, exact = (which.tilted(FAMILY, cavity, own, 1.0) for which in (now, Logistic()))
-            return jnp.isfinite(found.log_z), FAMILY.kl(cavity + exact.site, cavity + found.site)
+            found, info = factor.moments.tilt(state, factor, FAMILY, cavity, own, 1.0, jax.random.key(0))
+            exact = Logistic().tilted(FAMILY, cavity, own, 1.0)
+            return ~info[UNSURE], FAMILY.kl(cavity + exact.site, cavity + found.site)
 
         return jax.vmap(one)(rows, y)
 

@@ -13,12 +13,12 @@ from cavity._core.precision import float64
 from cavity.factors.logistic import Logistic
 from cavity.families import Beta, Gaussian, Product
 from cavity.inference.solution import Solution
-from cavity.learned import JustInTime, just_in_time
+from cavity.learned import JustInTime, LearnedFactor, just_in_time
 from cavity.learned.broad_proposal import Broad
 from cavity.learned.embedding_learner import EmbeddingLearner
 from cavity.learned.embedding_operator import ONLINE, Settings
-from cavity.learned.operator import Operator, Sites
 from cavity.learned.targets import Target
+from cavity.moments import Batch
 
 #: the operators compared
 DEFAULT, PAPER = "default operator", "paper's operator"
@@ -32,16 +32,16 @@ def incoming(cavity: jax.Array, label: jax.Array) -> jax.Array:
     return jnp.concatenate([jnp.where(label > 0, jnp.array([2.0, 1.0]), jnp.array([1.0, 2.0])), cavity])
 
 
-def default(tol_kl: float = 1e-5) -> JustInTime:
+def default(tol_kl: float = 1e-5) -> LearnedFactor:
     """As users get it, with quadrature for an oracle."""
     return just_in_time(Logistic(), oracle=cavity.Quadrature(), tol_kl=tol_kl)
 
 
-def paper(first: int, threshold: float, draws: int, settings: Settings = ONLINE, seed: int = 0) -> JustInTime:
+def paper(first: int, threshold: float, draws: int, settings: Settings = ONLINE, seed: int = 0) -> LearnedFactor:
     """As the paper has it: sampler, initial batch, threshold on the log predictive variance."""
     learner = EmbeddingLearner(Target(TUPLE, 1), incoming, first, threshold, settings, jax.random.key(seed))
-    oracle = Broad(Logistic(), draws)
-    return JustInTime(Operator(Logistic(), oracle, learner, 1.0, jax.random.key(seed + 1)))
+    moments = JustInTime(Broad(draws), tol_kl=1.0, key=jax.random.key(seed + 1), learner=learner)
+    return LearnedFactor(Logistic(), moments)
 
 
 class Answer(NamedTuple):
@@ -55,9 +55,11 @@ class Answer(NamedTuple):
     seconds: float
 
 
-def solved(factor: JustInTime, X: np.ndarray, y: np.ndarray, sweeps: int | None = None, watch: bool = False) -> Answer:
+def solved(
+    factor: LearnedFactor, X: np.ndarray, y: np.ndarray, sweeps: int | None = None, watch: bool = False
+) -> Answer:
     """EP with all sites of a sweep at once; sweeps: so many, or None to converge. watch: record the doubts."""
-    problem = cavity.models.latent_gaussian(y, factor, X=X, moments=cavity.ClosedForm())
+    problem = cavity.models.latent_gaussian(y, factor, X=X)
     method = cavity.EP(schedule=cavity.Parallel())
     if sweeps is not None:
         method = cavity.EP(schedule=cavity.Parallel(), max_sweeps=sweeps, tol=1e-300)
@@ -70,16 +72,17 @@ def solved(factor: JustInTime, X: np.ndarray, y: np.ndarray, sweeps: int | None 
     seconds = time.perf_counter() - began
     report = factor.report()
     rows = np.array(doubts) if doubts else np.zeros((0, len(y)))
-    return Answer(np.asarray(found.mean), np.asarray(found.covariance), rows, report.consults, report.audits, seconds)
+    return Answer(np.asarray(found.mean), np.asarray(found.covariance), rows, report.queries, report.audits, seconds)
 
 
 @float64
-def doubts_of(factor: JustInTime, solution: Solution) -> np.ndarray:
+def doubts_of(factor: LearnedFactor, solution: Solution) -> np.ndarray:
     """What the operator says of its own error at all sites of a solution."""
     problem, group = solution.problem, solution.problem.groups[0]
     local = problem.posterior.marginals(problem.prior, solution.q, group.scope, jnp.arange(group.size))
-    sites = Sites(group.family, local - solution.sites[0], jax.tree.map(jnp.asarray, group.data), ())
-    return np.asarray(factor.operator.guesses(sites).expected_kl)
+    data, nobody = jax.tree.map(jnp.asarray, group.data), np.zeros(group.size, bool)
+    batch = Batch(group.factor, group.family, local - solution.sites[0], data, nobody, False)
+    return np.asarray(factor.moments.predictions(batch).expected_kl)
 
 
 def log_divergence(mean: np.ndarray, covariance: np.ndarray, found: Answer) -> float:

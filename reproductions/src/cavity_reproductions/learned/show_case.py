@@ -95,7 +95,7 @@ def learned(problems: int, config: Config) -> dict[str, Any]:
         found["log_evidence"].append(float(solution.log_evidence))
         found["runs"].append(runs.count - before)
         found["seconds"].append(time.perf_counter() - began)
-        found["consults"].append(report.consults)
+        found["consults"].append(report.queries)
         found["audits"].append(report.audits)
         found["status"].append(str(solution.status))
     return found

@@ -24,7 +24,7 @@ from cavity.kernels import Basis, Kernel
 from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights, LatentGaussian
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
-from cavity.moments.quadrature import Quadrature
+from cavity.moments.quadrature import default_moments
 from cavity.numerics.blocked import identity
 from cavity.numerics.linear import cholesky
 from cavity.posteriors.dense_algebra import KernelPrior, window_sizes
@@ -83,7 +83,7 @@ def latent_gaussian(
         raise ValueError(f"y must hold arrays of one length; found lengths {sorted(sizes)}.")
     (n,) = sizes
     if moments is None:
-        moments = ClosedForm() if likelihood.closed_forms or likelihood.log_z is not None else Quadrature()
+        moments = default_moments(likelihood)
     group = SiteGroup(likelihood, data, Gaussian(), moments, multiplicity)
     if prior_variance is not None and (kernel_matrix is not None or kernel is not None):
         raise ValueError("prior_variance is that of weights, and a kernel has none: scale the kernel instead.")

@@ -59,7 +59,7 @@ def likelihood_gradient(
 
         def log_z(cavity: jax.Array, data: Any) -> jax.Array:
             key = jax.random.key(0)
-            tilted, _ = group.moments.tilt(group.moments.init(), factor, group.family, cavity, data, power, key)
+            tilted, _ = group.moments.tilt(group.moments.init(group), factor, group.family, cavity, data, power, key)
             return tilted.log_z / power
 
         found = jax.vmap(log_z)(cavity, jax.tree.map(jnp.asarray, group.data))

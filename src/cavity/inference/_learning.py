@@ -1,0 +1,61 @@
+"""Moments that learn, between two sweeps: what they were unsure of is answered by an oracle on the host.
+
+Learned state is traced data of the compiled sweeps (`State.moments`), so what was learned compiles nothing anew. A site
+whose moments are unsure stays as it was; here its cavity is handed to the strategy, which learns, and the run goes on.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity.inference._state import Report, State
+from cavity.inference.methods import Method
+from cavity.inference.problem import Problem
+from cavity.moments.base import Batch
+
+
+def learns(problem: Problem) -> bool:
+    """Whether some group's moments do."""
+    return any(group.moments.learns for group in problem.groups)
+
+
+def learned_states(problem: Problem) -> tuple[Any, ...]:
+    """What the moments of every group have learned before a run."""
+    return tuple(own_memory(group.moments.init(group)) for group in problem.groups)
+
+
+def own_memory(state: Any) -> Any:
+    """Copies: a run takes over the memory of its state, and the strategy keeps these arrays."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+
+
+@partial(jax.jit, static_argnames="number")
+def cavities_of(problem: Problem, method: Method, state: State, number: int) -> jax.Array:
+    """The cavities of all sites of a group."""
+    group = problem.groups[number]
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, jnp.arange(group.size))
+    return local - method.power * state.sites[number]
+
+
+def learn(problem: Problem, method: Method, state: State, report: Report) -> State:
+    """The state after the moments that learn have been told of the sites they were unsure of.
+
+    A state that was finished stays so where nothing was learned that it depends on.
+    """
+    if not learns(problem):
+        return state
+    moments, goes_on, ended = list(state.moments), False, bool(state.finished)
+    for number, (group, unsure) in enumerate(zip(problem.groups, report.unsure, strict=True)):
+        if not group.moments.learns:
+            continue
+        # All sites, whichever are unsure: their number does not change, so nothing is compiled again.
+        cavities = cavities_of(problem, method, state, number)
+        batch = Batch(group.factor, group.family, cavities, group.data, np.asarray(unsure), ended)
+        learned, changed = group.moments.learn(state.moments[number], batch)
+        moments[number] = own_memory(learned)
+        goes_on = goes_on or changed
+    state = state._replace(moments=tuple(moments))
+    return state._replace(finished=jnp.zeros((), bool)) if goes_on else state

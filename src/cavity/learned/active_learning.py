@@ -1,0 +1,346 @@
+"""Just-in-time learned messages: active learning of a factor's messages while inference goes on.
+
+Inside the compiled sweep a Gaussian process predicts the message of a site with its expected error. Where that is too
+large the site stays as it was. Between sweeps, on the host, an acquisition rule chooses few of the unsure sites whose
+answers serve most of the others, an oracle answers these queries, and the process learns. Confident predictions are
+audited now and then, which calibrates their expected errors.
+"""
+
+import os
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity._core import checks
+from cavity._core.precision import float64, is_traced
+from cavity.factors.base import Factor, is_one
+from cavity.families.base import Family, Tilted
+from cavity.learned.calibration import AT_THE_END, RATE, SURPRISE, UNSURPRISING, WORSE, Audits, no_audits
+from cavity.learned.gp_learner import GPLearner, pad_rows
+from cavity.learned.gp_state import Labels
+from cavity.learned.learner import Learner, MessagePrediction
+from cavity.learned.message_coordinates import divergence, statistics_of
+from cavity.learned.oracles import Answers, Oracle
+from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
+from cavity.learned.simulation import check_variables
+from cavity.learned.tuning import Hyperparameters
+from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
+from cavity.storage import StorageError, load, save
+
+#: sites queried at a time, before their answers are used to choose the next
+ROUND = 16
+#: labels up to which noise is averaged by further queries
+MOST_LABELS = 480
+#: what the file of a learned operator is and holds
+KIND = "learned operator"
+ARRAYS = ("inputs", "targets", "spread", "widths", "sampling", "scales", "reference", "audited_kl", "audited_expected")
+
+
+class Report(NamedTuple):
+    """What a learned operator has asked and done.
+
+    Attributes:
+        queries: questions to the oracle because it was unsure.
+        audits: questions about confident predictions.
+        refusals: answers that could not be used.
+        labels: answers learned.
+        least_ess: the smallest effective sample size of an answer; infinite where nothing is sampled, nan before one.
+        expected_kl: the largest expected KL divergence among the sites it predicted last.
+        audit_kl: the largest KL divergence that an audit found.
+        calibration: mean of audited over expected KL; 1 is right, more is over-confident, nan: too few audits.
+    """
+
+    queries: int
+    audits: int
+    refusals: int
+    labels: int
+    least_ess: float
+    expected_kl: float
+    audit_kl: float
+    calibration: float
+
+
+class JustInTime(Moments):
+    """Messages learned while they are used: predicted where the expected error is small, else asked of an oracle.
+
+    Such an operator is for one factor and one kind of variables and data. What it has learned serves every graph it is
+    put into.
+
+    Args:
+        oracle: who is asked: a strategy such as `cavity.Quadrature()`, or an `Oracle`. By default a simulator is run;
+            a log density is integrated by quadrature over one or two variables, else by weighted draws from the
+            incoming messages.
+        draws: of one answer that is sampled.
+        tol_kl: expected KL divergence, of exact from predicted projection, beyond which a site is unsure. An oracle
+            that samples is asked as long as one more answer tells more than is already known.
+        key: of the oracle's draws and of audits.
+        learner: the regression; by default a Gaussian process.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong kind or out of range, in one sentence.
+
+    Example:
+        >>> import cavity
+        >>> learned = cavity.learned.JustInTime(oracle=cavity.Quadrature())
+        >>> y = [1.0, -1.0, 1.0]
+        >>> problem = cavity.models.latent_gaussian(
+        ...     y, cavity.factors.Logistic(), X=[[1.0], [-2.0], [0.5]], moments=learned
+        ... )
+        >>> str(cavity.infer(problem, cavity.EP()).status)
+        'converged'
+    """
+
+    learns: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        oracle: Moments | Oracle | None = None,
+        *,
+        draws: int = DRAWS,
+        tol_kl: float = 1e-5,
+        key: jax.Array | None = None,
+        learner: Learner | None = None,
+    ) -> None:
+        checks.positive("tol_kl", tol_kl)
+        self.oracle, self.tol_kl = as_oracle(oracle, draws), tol_kl
+        self.learner = GPLearner(tol_kl) if learner is None else learner
+        self.key = jax.random.key(0) if key is None else key
+        self.queries, self.refusals, self.audited = 0, 0, no_audits()
+        self.expected_kl = self.least_ess = float("nan")
+        self._factor: Any = None
+
+    # ------------------------------------------------------------ inside compiled sweeps
+
+    def check(self, factor: Factor, family: Family) -> None:
+        self.oracle.check(factor)
+        check_variables(factor, family)
+
+    @float64
+    def init(self, group: Group) -> Any:
+        if not is_traced(group.factor):
+            self.check_same(group.factor)
+        return self.learner.state(group, self.oracle.is_noisy(group.factor, group.family))
+
+    def check_same(self, factor: Factor) -> None:
+        """Refuse a factor other than the first: their messages differ."""
+        leaves, structure = jax.tree.flatten(factor)
+        found = structure, tuple((np.shape(leaf), np.asarray(leaf).tobytes()) for leaf in leaves)
+        if self._factor not in (None, found):
+            raise ValueError("this operator has learned the messages of another factor: make one for each.")
+        self._factor = found
+
+    def tilt(
+        self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
+    ) -> tuple[Tilted, Info]:
+        if not is_one(power):
+            raise TypeError("learned messages are those of whole factors, power 1; use EP.")
+        found = self.learner.predict(state, factor, family, cavity, data)
+        site = jnp.where(found.confident, found.site, 0.0)
+        tilted = Tilted(jnp.where(found.confident, found.log_z, 0.0), statistics_of(family, cavity, site), site)
+        return tilted, {UNSURE: ~found.confident}
+
+    # ------------------------------------------------------------ between sweeps, on the host
+
+    @float64
+    def learn(self, state: Any, batch: Batch) -> tuple[Any, bool]:
+        batch, some = batch._replace(data=jax.tree.map(jnp.asarray, batch.data)), bool(batch.unsure.any())
+        if some:
+            self.query(batch)
+        ends = batch.ended and not some
+        better = ends and self.refine(batch)
+        wrong = self.learner.audited and self.audit(batch, ends and not better)
+        return self.learner.state(batch, self.is_noisy(batch)), some or better or wrong
+
+    def is_noisy(self, batch: Batch) -> bool:
+        """Whether answers about these sites are sampled."""
+        return self.oracle.is_noisy(batch.factor, batch.family)
+
+    def predictions(self, batch: Batch) -> MessagePrediction:
+        """Predictions for all sites of a batch, unsure or not."""
+        state = self.learner.state(batch, self.is_noisy(batch))
+        return predict_sites(self.learner, state, batch.factor, batch.family, batch.cavities, batch.data)
+
+    def ask(self, batch: Batch) -> Answers:
+        """The oracle's answers about all these sites."""
+        self.key, own = jax.random.split(self.key)
+        return self.oracle.answer(batch.factor, batch.family, np.asarray(batch.cavities), batch.data, own)
+
+    def take(self, batch: Batch, answers: Answers, now: bool = True) -> None:
+        """Learn answers, and count those that cannot be. now: see `Learner.learn`."""
+        good = self.learner.learn(batch, answers, now)
+        self.refusals += int((~good).sum())
+        if good.any():
+            with np.errstate(divide="ignore"):
+                self.least_ess = float(np.fmin(self.least_ess, np.min(1.0 / answers.spread[good])))
+
+    def query(self, batch: Batch) -> None:
+        """Ask about so many of the unsure sites that the others can be predicted, and about none twice.
+
+        A site whose answer was refused is asked about again after the next sweep.
+        """
+        waiting = batch.unsure & np.asarray(batch.family.is_allowed(batch.cavities))
+        while True:
+            found = self.predictions(batch)
+            unsure = waiting & ~np.asarray(found.confident)
+            places = self.learner.select(batch._replace(unsure=unsure), self.is_noisy(batch), ROUND)
+            if not len(places):
+                break
+            try:
+                self.take(batch.at(places), self.ask(batch.at(places)))
+            except SamplerError as error:
+                if error.found is not None:
+                    self.take(batch.at(places[: len(error.found.log_z)]), error.found)
+                raise
+            self.queries += len(places)
+            waiting[places] = False
+        confident = np.asarray(found.confident)
+        self.expected_kl = float(np.asarray(found.expected_kl)[confident].max()) if confident.any() else float("nan")
+
+    def refine(self, batch: Batch) -> bool:
+        """At the end of a run, ask about a few sites that more answers would improve. Returns whether there were any.
+
+        Only where answers are noisy, and not for ever: averaging noise becomes dear.
+        """
+        noisy = self.is_noisy(batch)
+        if self.learner.labels >= MOST_LABELS or not noisy:
+            return False
+        unsettled = ~np.asarray(self.predictions(batch).settled)
+        places = self.learner.select(batch._replace(unsure=unsettled), noisy, 4 * ROUND)
+        if not len(places):
+            return False
+        # Few sites are asked about several times at once, each time with other draws.
+        places = np.tile(places, max(1, 4 * ROUND // len(places)))
+        self.take(batch.at(places), self.ask(batch.at(places)))
+        self.queries += len(places)
+        return True
+
+    def audit(self, batch: Batch, ended: bool) -> bool:
+        """Ask about a few sites that were predicted. Returns whether an error is so large that the run must go on."""
+        self.key, own = jax.random.split(self.key)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(own)).tolist())
+        predicted = np.flatnonzero(~batch.unsure)
+        picked = predicted[rng.random(len(predicted)) < RATE]
+        if ended:
+            picked = rng.permutation(predicted)[:AT_THE_END]
+        if not len(picked):
+            return False
+        rows = batch.at(picked)
+        cavities, data = pad_rows((rows.cavities, rows.data))
+        found = jax.tree.map(
+            lambda leaf: leaf[: len(picked)], self.predictions(rows._replace(cavities=cavities, data=data))
+        )
+        answers = self.ask(rows)
+        distance = jax.vmap(lambda a, b: divergence(batch.family, a, b))
+        kl = np.asarray(distance(jnp.asarray(answers.projected), rows.cavities + found.site))
+        # The oracle's answers are noisy too: half of 1/ESS for each number of a projection.
+        noise = 0.5 * len(answers.projected[0]) * answers.spread
+        expected = np.asarray(found.expected_kl) + noise
+        usable, before = np.isfinite(kl), self.audited.inflation
+        # What was predicted as it is need not be kept: labels would become ever more, and arrays larger.
+        new = np.flatnonzero(~(kl <= UNSURPRISING * (self.tol_kl + noise)))
+        if len(new):
+            self.take(rows.at(new), answers.part(new), now=False)
+        self.audited = self.audited.append(Audits(kl[usable], np.maximum(expected[usable], 1e-300)))
+        after = self.audited.inflation
+        self.learner.inflate(after)
+        bad = kl > WORSE * (self.tol_kl + noise)
+        if bad.any():
+            self.learner.refit()
+        return bool(bad.any()) or (ended and after > SURPRISE * before)
+
+    # ------------------------------------------------------------ for users
+
+    def report(self) -> Report:
+        """What it has asked and done so far, in all runs."""
+        audits = self.audited
+        worst = float(audits.kl.max()) if len(audits.kl) else float("nan")
+        return Report(
+            *(self.queries, len(audits.kl), self.refusals, self.learner.labels),
+            *(self.least_ess, self.expected_kl, worst, audits.ratio),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learned to a file of numbers, for `cavity.learned.load`; the factor itself is not in it.
+
+        Args:
+            path: of the file, replaced where it exists.
+
+        Raises:
+            StorageError: nothing was learned yet.
+            TypeError: the learner is not the recommended one.
+        """
+        learner = self.learner
+        if not isinstance(learner, GPLearner):
+            raise TypeError(f"operators with {type(learner).__name__} cannot be saved.")
+        if learner.store is None or learner.tuned is None or learner.reference is None:
+            raise StorageError("the operator has not learned anything yet, so there is nothing to save.")
+        header = {
+            "tol_kl": float(self.tol_kl),
+            "noise": learner.tuned.noise,
+            "tuned_at": learner.tuned_at,
+            "queries": self.queries,
+            "refusals": self.refusals,
+        }
+        tuned = learner.tuned
+        arrays = (*learner.store, tuned.widths, tuned.sampling, tuned.scales, learner.reference, *self.audited)
+        save(path, KIND, header, dict(zip(ARRAYS, arrays, strict=True)))
+
+    @classmethod
+    @float64
+    def load(cls, path: str | os.PathLike[str], **options: Any) -> "JustInTime":
+        """An operator that begins with what another has learned and saved.
+
+        Args:
+            path: of the file that `save` wrote.
+            options: as `JustInTime` takes them; `tol_kl` is the saved one unless given.
+
+        Returns:
+            The operator, with the counts and audits of the saved one.
+
+        Raises:
+            StorageError: the file is of another kind, or damaged.
+        """
+        kind, header, arrays = load(path)
+        if kind != KIND:
+            raise StorageError(f"{path} holds a {kind}, not a learned operator.")
+        try:
+            found = [np.asarray(arrays[name], float) for name in ARRAYS]
+            noise = float(header["noise"])
+            counts = [int(header[name]) for name in ("tuned_at", "queries", "refusals")]
+            operator = cls(**dict[str, Any](tol_kl=float(header["tol_kl"])) | options)
+        except (KeyError, TypeError) as error:
+            raise StorageError(f"{path} is damaged: {error} is missing or not a number.") from None
+        labels, widths, sampling, scales, reference = Labels(*found[:3]), *found[3:7]
+        audits = Audits(*found[7:])
+        fit = labels.inputs.ndim == labels.targets.ndim == 2 and labels.inputs.shape[1:] == widths.shape
+        fit = fit and labels.targets.shape[1:] == scales.shape and reference.ndim == 1
+        fit = fit and sampling.size in (1, scales.size)
+        rows = {len(labels.inputs), len(labels.targets), len(labels.spread)}
+        if not fit or len(rows) != 1 or audits.kl.shape != audits.expected.shape:
+            raise StorageError(f"{path} is damaged: its arrays do not fit together.")
+        if not all(np.isfinite(own).all() for own in found) or not (widths > 0).all() or not (scales > 0).all():
+            raise StorageError(f"{path} is damaged: it holds numbers that no operator has.")
+        learner = operator.learner
+        assert isinstance(learner, GPLearner)
+        learner.store, learner.tuned = labels, Hyperparameters(widths, noise, sampling, scales)
+        learner.reference, learner.inflation = reference, audits.inflation
+        learner.tuned_at, operator.queries, operator.refusals = counts
+        operator.audited = audits
+        operator.least_ess = float(np.inf if not labels.spread.any() else 1.0 / labels.spread.max())
+        learner.refit()
+        return operator
+
+
+@partial(jax.jit, static_argnames=("learner", "family"))
+def predict_sites(
+    learner: Learner, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
+) -> MessagePrediction:
+    """Predictions for many sites, compiled."""
+
+    def one(cavity: jax.Array, data: Any) -> MessagePrediction:
+        return learner.predict(state, factor, family, cavity, data)
+
+    return jax.vmap(one)(cavities, data)
