@@ -20,7 +20,7 @@ from cavity.cli.preprocessing import MISSING, UNSEEN
 from cavity.reports.html import write_whole
 
 
-def predict(
+def predict_command(
     model: Annotated[Path, typer.Argument(help="A file that `cavity fit` wrote.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="A CSV file with the same columns, in any order.", show_default=False)],
     out: Annotated[
@@ -57,7 +57,7 @@ def predict(
             sheet = whole.without_gaps(tuple(name for name in recipe.names if name in whole.columns))
         X = recipe.matrix(sheet, unseen)
         write_whole(
-            out, predictions(sheet, estimator.classes_, estimator.predict(X), estimator.predict_proba(X, noisy))
+            out, prediction_lines(sheet, estimator.classes_, estimator.predict(X), estimator.predict_proba(X, noisy))
         )
         left_out = len(whole.rows) - len(sheet.rows)
         also = f", {left_out} left out for missing values" if left_out else ""
@@ -66,7 +66,7 @@ def predict(
         console.print(Text(f"{len(sheet.rows)} rows predicted{also}; written: {out}"), soft_wrap=True)
 
 
-def predictions(sheet: Sheet, classes: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> str:
+def prediction_lines(sheet: Sheet, classes: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> str:
     """The file of predictions; numbers have all their digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -15,11 +15,11 @@ import numpy as np
 
 from cavity.factors.table import Table
 from cavity.families.categorical import SOME, Categorical, spread_gap
-from cavity.families.product import Product, cut
+from cavity.families.product import Product, consecutive_slices
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages
-from cavity.numerics.short_axis import largest, log_sum
+from cavity.numerics.short_axis import elementwise_log_sum, largest
 
 #: logarithms of the entries of a table may differ by so much for their weights to be summed as they are
 WIDEST = 500.0
@@ -102,7 +102,7 @@ def variables_apart(etas: tuple[jax.Array, ...], zeros: bool) -> tuple[Column, .
 
 def sites_apart(group: SiteGroup, sites: jax.Array, zeros: bool) -> tuple[Column, ...]:
     """The columns of a group's sites, one a slot."""
-    parts = cut([2 * k for k in states_of(group)])
+    parts = consecutive_slices([2 * k for k in states_of(group)])
     return tuple(taken_apart(k, sites[:, part], zeros) for k, part in zip(states_of(group), parts, strict=True))
 
 
@@ -123,7 +123,7 @@ def by_logs(log_t: Entries, cavities: list[Column], maximum: bool) -> tuple[list
     """(log messages, log of the sum of all, whether there is one), whatever is in the table."""
     outgoing = entry_messages(log_t, cavities, maximum)
     inside = [m + c for m, c in zip(outgoing[0], cavities[0], strict=True)]
-    log_total = largest(inside) if maximum else log_sum(inside)
+    log_total = largest(inside) if maximum else elementwise_log_sum(inside)
     return outgoing, log_total, jnp.isfinite(log_total)
 
 

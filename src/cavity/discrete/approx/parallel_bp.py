@@ -30,7 +30,7 @@ from cavity.inference.projection import Matched
 from cavity.inference.schedule import Parallel
 from cavity.inference.stepping import Report, State
 from cavity.inference.sweep_kernel import SweepKernel
-from cavity.numerics.short_axis import log_sum
+from cavity.numerics.short_axis import elementwise_log_sum
 from cavity.posteriors.factorised import Network
 
 
@@ -156,7 +156,7 @@ def report_of(problem: Problem, method: Method, zeros: bool, state: State) -> Re
         sites = sites_apart(group, own, zeros)
         visited = try_group(problem, method, group, table, q, sites)
         inside = [
-            log_sum(log_weights(moved(cavity, site, method.power), k))
+            elementwise_log_sum(log_weights(moved(cavity, site, method.power), k))
             for cavity, site, k in zip(visited.cavity, sites, states_of(group), strict=True)
         ]
         scale = (visited.log_total - reduce(jnp.add, inside)) / method.power
