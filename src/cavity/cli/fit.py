@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cavity.cli.csv_table import Sheet
 from cavity.cli.errors import check_target, in_a_sentence, printable
 from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
 from cavity.cli.model_file import save_model
@@ -36,6 +35,7 @@ from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
 from cavity.reports.findings import Findings, findings
 from cavity.reports.html import write_whole
+from cavity.storage.csv_table import Sheet
 
 #: kernels whose evidences stand beside that of the fitted one on the page
 COMPARED = ("rbf", "matern", "poly", "linear")

@@ -7,9 +7,9 @@ import numpy as np
 import typer
 
 from cavity._core import checks
-from cavity.cli.csv_table import Sheet, read_sheet
 from cavity.cli.estimator_options import METHODS
 from cavity.cli.preprocessing import MISSING, Recipe, labels, learn_preprocessing
+from cavity.storage.csv_table import Sheet, read_sheet
 
 DataFile = Annotated[Path, typer.Argument(help="A CSV file with a row of names.", show_default=False)]
 Label = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]

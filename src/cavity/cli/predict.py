@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from cavity._core import checks
-from cavity.cli.csv_table import Sheet, read_sheet
 from cavity.cli.errors import check_target, in_a_sentence
 from cavity.cli.fit import say_notes
 from cavity.cli.model_file import load_model
 from cavity.cli.options import Overwrite, Separator
 from cavity.cli.preprocessing import MISSING, UNSEEN
 from cavity.reports.html import write_whole
+from cavity.storage.csv_table import Sheet, read_sheet
 
 
 def predict_command(

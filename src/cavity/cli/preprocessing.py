@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cavity._core import checks
-from cavity.cli.csv_table import Sheet, is_nothing
 from cavity.storage import StorageError
+from cavity.storage.csv_table import Sheet, is_nothing
 
 #: what may be done about missing values
 MISSING = ("error", "drop", "mean")

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-ORDER = 32
+from cavity.numerics.quadrature import clenshaw_curtis
+
+ORDER = 33
 MAX_ROUNDS = 64
 #: panels cut at once, at most: more are only met where f is noise
 MAX_CUTS = 10_000
@@ -31,17 +33,7 @@ class HostIntegral(NamedTuple):
     error: float
 
 
-def clenshaw_curtis(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """n + 1 points cos(πj/n), ascending, and weights of the rule that is exact for polynomials of degree n (n even)."""
-    angle = np.pi * np.arange(n + 1) / n
-    k = np.arange(1, n // 2 + 1)
-    b = np.where(k == n // 2, 1.0, 2.0)
-    weights = (2.0 / n) * (1.0 - np.cos(2.0 * np.outer(angle, k)) @ (b / (4.0 * k**2 - 1.0)))
-    weights[[0, -1]] *= 0.5
-    return -np.cos(angle), weights
-
-
-POINTS, WEIGHTS = clenshaw_curtis(ORDER)
+POINTS, WEIGHTS, _ = clenshaw_curtis(ORDER)
 
 
 def prior_edges(mean: float, sd: float, landmarks: np.ndarray) -> np.ndarray:
