@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import cavity
 from cavity.cli import app
-from cavity.cli.app import missing
+from cavity.cli.app import reproduce_missing
 from cavity.cli.demos import classifier, clutter
 
 RUNNER = CliRunner()
@@ -34,7 +34,7 @@ def test_demo_writes_the_figure_and_says_where(tmp_path):
 
 
 def test_the_demo_of_the_classifier_finds_flipped_labels(tmp_path, monkeypatch):
-    monkeypatch.setattr(classifier.run, "__defaults__", (0, 60))
+    monkeypatch.setattr(classifier.train_on_flipped_labels, "__defaults__", (0, 60))
     target = tmp_path / "figure.png"
     result = call("demo", "--out", target)
     assert result.exit_code == 0, result.output
@@ -70,6 +70,6 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 def test_reproduce_says_what_to_install_where_its_package_is_missing(monkeypatch, capsys):
     with pytest.raises(typer.Exit) as ended:
-        missing()
+        reproduce_missing()
     assert ended.value.exit_code == 2
     assert "pip install" in capsys.readouterr().err

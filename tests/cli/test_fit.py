@@ -10,12 +10,12 @@ from command_line import QUICK, WRONG, call, labelled_file, measurements, write_
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import cavity.cli.fit
-from cavity.cli.csv_table import read_sheet
-from cavity.cli.estimator_options import fitted
+from cavity.cli.estimator_options import fit_and_tell
 from cavity.cli.model_file import load_model
-from cavity.cli.preprocessing import labels, learned
+from cavity.cli.preprocessing import labels, learn_preprocessing
 from cavity.estimators import GPClassifier, load
 from cavity.kernels import RBF
+from cavity.storage.csv_table import read_sheet
 
 
 @pytest.fixture
@@ -87,16 +87,16 @@ def test_a_search_that_failed_is_told():
             warnings.warn("once", stacklevel=1)
             warnings.warn("once", stacklevel=1)
 
-    assert [note.split()[:3] for note in fitted(Estimator(), None, None)] == [["once"], ["The", "search", "for"]]
+    assert [note.split()[:3] for note in fit_and_tell(Estimator(), None, None)] == [["once"], ["The", "search", "for"]]
     Machine.history = [{"refused": True}, {"refused": False}]
-    assert fitted(Estimator(), None, None) == ["once"]
+    assert fit_and_tell(Estimator(), None, None) == ["once"]
 
 
 def test_a_long_fit_is_told_and_can_be_saved(tmp_path):
     told = []
     estimator = GPClassifier(RBF(1.0), optimize=False)
     a, b, _, label = measurements()
-    assert fitted(estimator, np.column_stack([a, b / 30]), label, told.append) == []
+    assert fit_and_tell(estimator, np.column_stack([a, b / 30]), label, told.append) == []
     assert told[0].startswith("GPClassifier: sweep 1, mismatch")
     estimator.save(tmp_path / "model.npz")
 
@@ -105,7 +105,7 @@ def test_memory_that_is_not_there(data, tmp_path, monkeypatch):
     def hungry(*arguments):
         raise MemoryError
 
-    monkeypatch.setattr(cavity.cli.fit, "fitted", hungry)
+    monkeypatch.setattr(cavity.cli.fit, "fit_and_tell", hungry)
     result = fit(data, tmp_path / "model.npz")
     assert result.exit_code == 2
     assert "not enough memory" in result.output and result.output.count("\n") == 1
@@ -113,7 +113,7 @@ def test_memory_that_is_not_there(data, tmp_path, monkeypatch):
 
 def test_an_interruption_ends_with_a_sentence(data, tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(cavity.cli.fit, "fitted", lambda *arguments: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(cavity.cli.fit, "fit_and_tell", lambda *arguments: signal.raise_signal(signal.SIGINT))
     result = fit(data, tmp_path / "model.npz")
     assert (result.exit_code, result.output) == (130, "Stopped; nothing was written.\n")
     assert not (tmp_path / "model.npz").exists()
@@ -191,10 +191,10 @@ def test_the_data_are_never_overwritten(data, tmp_path):
 def test_missing_values_are_dropped_or_replaced_by_means(tmp_path):
     rows = [["1", "x", "yes"], ["NA", "x", "no"], ["3", "", "yes"], ["5", "z", "no"]]
     sheet = read_sheet(write_csv(tmp_path / "gaps.csv", ["a", "c", "y"], rows))
-    recipe, kept = learned(sheet, "y", ("c",), (), "drop", True)
+    recipe, kept = learn_preprocessing(sheet, "y", ("c",), (), "drop", True)
     assert kept.numbers == (2, 5)
     np.testing.assert_allclose(recipe.matrix(kept), [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
-    recipe, kept = learned(sheet, "y", ("c",), (), "mean", False)
+    recipe, kept = learn_preprocessing(sheet, "y", ("c",), (), "mean", False)
     expected = [[1.0, 1.0, 0.0], [3.0, 1.0, 0.0], [3.0, 2 / 3, 1 / 3], [5.0, 0.0, 1.0]]
     np.testing.assert_allclose(recipe.matrix(kept), expected)
     assert labels(kept, "y").tolist() == ["yes", "no", "yes", "no"]
@@ -231,6 +231,6 @@ def test_long_numbers_that_differ_are_different_labels(tmp_path):
 def test_constant_and_huge_columns_stay_finite(tmp_path):
     rows = [["0.1", "1e308", "yes"], ["0.1", "-1e308", "no"], ["0.1", "1e308", "no"]]
     sheet = read_sheet(write_csv(tmp_path / "huge.csv", ["a", "b", "y"], rows))
-    recipe, kept = learned(sheet, "y", (), (), "error", True)
+    recipe, kept = learn_preprocessing(sheet, "y", (), (), "error", True)
     expected = StandardScaler().fit_transform([[0.1, 1.0], [0.1, -1.0], [0.1, 1.0]])
     np.testing.assert_allclose(recipe.matrix(kept), expected, atol=1e-15)

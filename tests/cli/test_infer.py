@@ -9,7 +9,7 @@ import pytest
 from command_line import call
 
 import cavity.cli.infer
-from cavity.cli.infer_result import Answer
+from cavity.cli.infer_result import InferenceAnswer
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.io.uai import read_map, read_mar, read_pr
 
@@ -207,7 +207,7 @@ def test_what_is_too_large_is_said(tmp_path):
 
 def test_a_run_that_fell_short_is_written_with_a_warning(model, tmp_path, monkeypatch):
     half = [np.array([0.5, 0.5])] * 4
-    short = Answer(half, None, -1.0, "EP", "max sweeps after 3 sweeps.", False, 0.1)
+    short = InferenceAnswer(half, None, -1.0, "EP", "max sweeps after 3 sweeps.", False, 0.1)
     monkeypatch.setattr(cavity.cli.infer, "approximated", lambda *arguments: short)
     result = call("infer", model, "--out", tmp_path / "m.MAR")
     assert result.exit_code == 0

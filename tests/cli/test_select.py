@@ -8,7 +8,7 @@ import pytest
 from command_line import QUICK, call, measurements, write_csv
 
 from cavity.cli.estimator_options import Candidate
-from cavity.cli.select import chosen, fit_command
+from cavity.cli.select import best_candidate, fit_command
 from cavity.estimators import BayesPointMachine, GPClassifier
 from cavity.kernels import RBF
 from cavity.reports.classifier_report import Evidence
@@ -57,10 +57,10 @@ def test_features_are_taken_while_they_help(data):
 def test_the_best_has_the_largest_evidence_that_can_be_relied_on():
     candidates = [Candidate(kernel) for kernel in ("rbf", "matern", "poly")]
     rows = [Evidence("", -5.0, "", True), Evidence("", -1.0, "", False), Evidence("", None, "", False)]
-    assert chosen(rows, candidates) is candidates[0]
-    assert chosen([*rows[:2], Evidence("", -4.0, "", True)], candidates) is candidates[2]
+    assert best_candidate(rows, candidates) is candidates[0]
+    assert best_candidate([*rows[:2], Evidence("", -4.0, "", True)], candidates) is candidates[2]
     with pytest.raises(ValueError, match="None of the models reached a fixed point"):
-        chosen([row._replace(settled=False) for row in rows], candidates)
+        best_candidate([row._replace(settled=False) for row in rows], candidates)
 
 
 def test_mistakes_get_one_sentence(data):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widened
+from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widen_gaussian
 from cavity.diagnostics.tempering import temper
 from cavity.diagnostics.weighted import stratified_log_mean, weighted_moments
 
@@ -25,8 +25,8 @@ def test_densities_of_components(freedom):
 
 
 def test_no_component_around_what_is_no_gaussian():
-    assert widened(MEAN, -np.eye(2), 8.0, 1.2) is None
-    assert widened(np.array([np.nan, 0.0]), np.eye(2), 8.0, 1.2) is None
+    assert widen_gaussian(MEAN, -np.eye(2), 8.0, 1.2) is None
+    assert widen_gaussian(np.array([np.nan, 0.0]), np.eye(2), 8.0, 1.2) is None
 
 
 def test_the_error_of_a_stratified_estimate_is_the_one_met():

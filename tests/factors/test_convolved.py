@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cavity.factors import GaussianConvolved, Probit, Step, StudentT, Tempered
-from cavity.factors.convolved import widened
+from cavity.factors.convolved import add_noise_variance
 from cavity.families import Gaussian
 
 FAMILY = Gaussian()
@@ -85,7 +85,9 @@ def test_expected_log_is_the_slope_in_the_power():
 
 
 def test_a_flat_message_stays_flat():
-    np.testing.assert_array_equal(widened(np.array([[0.3, 0.0], [0.0, 0.0]]), np.array([2.0, 5.0])), [[0.3, 0], [0, 0]])
+    np.testing.assert_array_equal(
+        add_noise_variance(np.array([[0.3, 0.0], [0.0, 0.0]]), np.array([2.0, 5.0])), [[0.3, 0], [0, 0]]
+    )
 
 
 @pytest.mark.parametrize(

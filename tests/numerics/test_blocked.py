@@ -33,9 +33,9 @@ def exact(k, root):
 @functools.partial(jax.jit, static_argnames="width")
 def computed(k, root, width):
     """The factor, the inverse, and all of its columns."""
-    factor = blocked.factor(k, root, width)
-    found = blocked.inverse(factor, width)
-    return factor, found, blocked.mirrored(found.columns)
+    factor = blocked.blocked_cholesky(k, root, width)
+    found = blocked.blocked_inverse(factor, width)
+    return factor, found, blocked.symmetric_from_columns(found.columns)
 
 
 @pytest.mark.parametrize("width", [3, 4, 11])
@@ -67,7 +67,7 @@ def test_symmetric_storage():
     columns = tuple(jnp.asarray(matrix[start:, start : start + 4]) for start in (0, 4, 8))
     index = np.array([7, 2, 9])
     vector = np.arange(10.0)
-    np.testing.assert_array_equal(jax.jit(blocked.mirrored)(columns), matrix)
+    np.testing.assert_array_equal(jax.jit(blocked.symmetric_from_columns)(columns), matrix)
     np.testing.assert_array_equal(jax.jit(blocked.some_columns)(columns, index), matrix[:, index])
     expected = (matrix - np.diag(np.diagonal(matrix))) @ vector
     np.testing.assert_allclose(jax.jit(blocked.off_diagonal_product)(columns, vector), expected, rtol=1e-14)

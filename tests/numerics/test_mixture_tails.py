@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 
-from cavity.numerics.mixture_tails import Levels, Tilt, mirrored, mixed, shares
+from cavity.numerics.mixture_tails import Levels, Tilt, mirror_tilted, mixed, shares
 
 LEVELS = [(0.0, 1.0), (1e-9, 0.999), (0.3, 0.4), (0.49, 1e-3)]
 
@@ -60,5 +60,5 @@ def test_derivatives_exist_at_no_floor():
 
 def test_mirrored_changes_what_is_odd():
     tilt = gaussian(jnp.array(0.7), jnp.array(2.0))
-    flipped, known = mirrored(tilt, -1.0), gaussian(jnp.array(-0.7), jnp.array(2.0))
+    flipped, known = mirror_tilted(tilt, -1.0), gaussian(jnp.array(-0.7), jnp.array(2.0))
     np.testing.assert_allclose(flipped, known, rtol=1e-15)

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.numerics.recentred_rule import Slopes, falling_root, follow
+from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 
 
 def gaussian(y, s):
     """log N(f; y, s) up to its constant."""
-    return lambda f: Slopes(-0.5 * (f - y) ** 2 / s, -(f - y) / s, jnp.full_like(f, -1 / s))
+    return lambda f: LogLikelihoodDerivatives(-0.5 * (f - y) ** 2 / s, -(f - y) / s, jnp.full_like(f, -1 / s))
 
 
 @jax.jit
@@ -48,7 +48,7 @@ def test_two_separate_peaks():
         value = jax.scipy.special.logsumexp(parts, axis=-1)
         share, pull = jnp.exp(parts - value[..., None]), -(f[..., None] - places) / narrow
         first = jnp.sum(share * pull, axis=-1)
-        return Slopes(value, first, jnp.sum(share * pull**2, axis=-1) - 1 / narrow - first**2)
+        return LogLikelihoodDerivatives(value, first, jnp.sum(share * pull**2, axis=-1) - 1 / narrow - first**2)
 
     centres, scales = jnp.append(places, 0.5), jnp.array([0.03, 0.03, 2.0])
     found = jax.jit(lambda mean: follow(peaks, 1, mean, jnp.asarray(variance), centres, scales))(0.5)

@@ -20,6 +20,7 @@ from cavity_reproductions.relaxed import figure_4 as rep_4
 from cavity_reproductions.relaxed import figure_5 as rep_5
 from cavity_reproductions.relaxed import figure_6 as rep_6
 from cavity_reproductions.thesis import (
+    benchmark_sets,
     figure_2_1,
     figure_3_2,
     figure_3_4,
@@ -37,8 +38,6 @@ from cavity_reproductions.thesis import (
     figure_5_5,
     figure_5_6,
     figure_5_7,
-    figure_5_8,
-    figure_5_9,
     figure_5_10,
     figure_5_11,
     figure_5_12,
@@ -52,16 +51,17 @@ from cavity_reproductions.thesis import (
     support_vectors,
 )
 
-MODULES = (
-    *(figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7),
-    *(figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6, larger_graphs),
-    *(random_grids, networks),
-    *(figure_5_2, normalised_inputs, figure_5_3, figure_5_4, support_vectors, figure_5_5, figure_5_6),
-    *(figure_5_7, figure_5_8, figure_5_9, figure_5_10, figure_5_11, figure_5_12, figure_5_13, figure_5_14, figure_5_15),
-    *(notes_1, notes_2),
-    *(rep_1, rep_2, rep_3, rep_4, rep_5, rep_6),
-    *(kjit_messages, kjit_1, kjit_2, kjit_3, kjit_4, kjit_5, kjit_10, kjit_b3, kjit_b6, kjit_simulator),
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *(module.EXPERIMENT for module in (figure_2_1, figure_3_2, figure_3_4, figure_3_5, figure_3_6, figure_3_7)),
+    *(module.EXPERIMENT for module in (figure_4_1, figure_4_3, figure_4_4, figure_4_5, figure_4_6, larger_graphs)),
+    *(module.EXPERIMENT for module in (random_grids, networks, figure_5_2, normalised_inputs, figure_5_3, figure_5_4)),
+    *(module.EXPERIMENT for module in (support_vectors, figure_5_5, figure_5_6, figure_5_7)),
+    *(benchmark_sets.FIGURE_5_8, benchmark_sets.FIGURE_5_9),
+    *(module.EXPERIMENT for module in (figure_5_10, figure_5_11, figure_5_12, figure_5_13, figure_5_14, figure_5_15)),
+    *(module.EXPERIMENT for module in (notes_1, notes_2, rep_1, rep_2, rep_3, rep_4, rep_5, rep_6)),
+    *(module.EXPERIMENT for module in (kjit_messages, kjit_1, kjit_2, kjit_3, kjit_4, kjit_5, kjit_10)),
+    *(module.EXPERIMENT for module in (kjit_b3, kjit_b6, kjit_simulator)),
 )
 
 #: all experiments by name
-REGISTRY: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in MODULES}
+REGISTRY: dict[str, Experiment] = {experiment.name: experiment for experiment in EXPERIMENTS}

@@ -81,7 +81,7 @@ def cone(normals: np.ndarray) -> Cone:
     angle, faces = 0.0, np.zeros((3, 3))
     for normal, each in zip(normals, arcs, strict=True):
         if each is not None:
-            corners = places(*each)
+            corners = arc_points(*each)
             angle += sum(solid_angle(centre, a, b) for a, b in itertools.pairwise(corners))
             basis, length = each
             faces += np.outer(normal, math.sin(length) * basis[0] + (1.0 - math.cos(length)) * basis[1])
@@ -113,7 +113,7 @@ def arc(normals: np.ndarray, i: int) -> tuple[np.ndarray, float] | None:
     return rotation @ circle, high - low
 
 
-def places(basis: np.ndarray, length: float, pieces: int = PIECES) -> np.ndarray:
+def arc_points(basis: np.ndarray, length: float, pieces: int = PIECES) -> np.ndarray:
     """Points along an arc, both ends included."""
     angles = np.linspace(0.0, length, pieces + 1)
     return np.column_stack([np.cos(angles), np.sin(angles)]) @ basis

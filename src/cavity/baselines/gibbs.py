@@ -18,12 +18,12 @@ from cavity.exact_inference.problem_data import (
     ClutterData,
     Estimate,
     MixtureData,
-    as_problem,
     checkpoints,
     clutter_data,
     dirichlet_moments,
     mixture_data,
     repetitions,
+    resolve_problem,
     unsupported,
 )
 
@@ -63,7 +63,7 @@ def gibbs_chain(
     problem: Any, samples: int = 2000, burn_in: int = 100, seed: int | np.random.Generator = 0, start: Any = None
 ) -> Chain:
     """Run the chain; `summarise` and `gibbs_density` read it. start: the first θ (or weights w)."""
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     if samples < 1 or burn_in < 0:
         raise ValueError(f"samples must be at least 1 and burn_in not negative; found {samples} and {burn_in}.")
     rng = np.random.default_rng(seed)

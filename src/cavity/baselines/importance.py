@@ -9,10 +9,10 @@ from cavity.exact_inference.problem_data import (
     GAUSSIAN,
     MIXTURE,
     Estimate,
-    as_problem,
     checkpoints,
-    gaussian_prior,
     mixture_data,
+    read_gaussian_prior,
+    resolve_problem,
     site_count,
     unsupported,
 )
@@ -28,11 +28,11 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
     The trace holds the estimates from the first S' samples, S' growing geometrically; the note gives the effective
     sample size (Σ weights)² / Σ weights².
     """
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     if samples < 1:
         raise ValueError(f"samples must be at least 1; found {samples}.")
     rng = np.random.default_rng(seed)
-    mixture, prior = mixture_data(problem), gaussian_prior(problem)
+    mixture, prior = mixture_data(problem), read_gaussian_prior(problem)
     if mixture is not None:
         theta = np.maximum(rng.dirichlet(mixture.concentration, samples), TINY)
         log_weights = log_likelihood(problem, theta)
@@ -48,9 +48,9 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
     sites = site_count(problem)
     trace = []
     for size in checkpoints(samples):
-        log_z, mean, _ = weighted_moments(theta[:size], log_weights[:size])
+        log_z, mean, _ = estimate_from_weights(theta[:size], log_weights[:size])
         trace.append((size * sites, log_z, float(mean[0]) if scalar else mean))
-    log_z, mean, covariance = weighted_moments(theta, log_weights)
+    log_z, mean, covariance = estimate_from_weights(theta, log_weights)
     if math.isfinite(log_z):
         weights = np.exp(log_weights - log_weights.max())
         note = f"Effective sample size {weights.sum() ** 2 / np.sum(weights**2):.1f} of {samples}."
@@ -60,7 +60,7 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
     return Estimate(log_z, *shaped, samples * sites, trace, note)
 
 
-def weighted_moments(theta: np.ndarray, log_weights: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+def estimate_from_weights(theta: np.ndarray, log_weights: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """(log mean weight, weighted mean, weighted covariance); nan moments where all weights are zero."""
     top = np.max(log_weights)
     d = theta.shape[1]

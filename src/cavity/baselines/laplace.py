@@ -26,10 +26,10 @@ from cavity.exact_inference.problem_data import (
     Estimate,
     GaussianPrior,
     MixtureData,
-    as_problem,
     clutter_data,
-    gaussian_prior,
     mixture_data,
+    read_gaussian_prior,
+    resolve_problem,
     site_count,
     unsupported,
 )
@@ -53,12 +53,12 @@ def laplace(problem: Any, start: Any = None, tolerance: float = 1e-12, max_itera
         clutter, the prior mean for other problems.
     tolerance: the last step of EM, in posterior standard deviations (mixture weights: absolute).
     """
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     if (mixture := mixture_data(problem)) is not None:
         return mixture_laplace(mixture, start, tolerance, max_iterations)
     if (clutter := clutter_data(problem)) is not None:
         return clutter_laplace(clutter, start, tolerance, max_iterations)
-    if (prior := gaussian_prior(problem)) is not None:
+    if (prior := read_gaussian_prior(problem)) is not None:
         return newton_laplace(problem, prior, start, max_iterations)
     raise unsupported("laplace", problem, GAUSSIAN, MIXTURE)
 
@@ -203,7 +203,7 @@ def newton_laplace(problem: Problem, prior: GaussianPrior, start: Any, max_itera
             note = ""
         if gain <= SMALL_GAIN**2:
             break
-        there, tried = climb(local, theta, here, step, gain)
+        there, tried = search_along_step(local, theta, here, step, gain)
         visits += tried
         if there is None:
             break
@@ -214,7 +214,7 @@ def newton_laplace(problem: Problem, prior: GaussianPrior, start: Any, max_itera
     return Estimate(log_z, *prior.shaped(theta, covariance), visits * sites, trace, note)
 
 
-def climb(local: Local, theta: np.ndarray, here: Any, step: np.ndarray, gain: float) -> tuple[Any, int]:
+def search_along_step(local: Local, theta: np.ndarray, here: Any, step: np.ndarray, gain: float) -> tuple[Any, int]:
     """The first θ + step/2^k that is higher, with its derivatives, and the visits made; None where there is none.
 
     A gain that rounding of the density would hide is not tested for: Newton's method is in its quadratic end there.

@@ -131,7 +131,7 @@ def latent_laplace(
         if np.max(np.abs(step_f) / np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))) <= tolerance:
             note = "" if curvature is not None else NOT_A_MAXIMUM
             break
-        moved = climb(K, y, factor, (f, a, value), float(step_f @ slope), step_a)
+        moved = search_along_newton_step(K, y, factor, (f, a, value), float(step_f @ slope), step_a)
         evaluations += n * moved[1]
         if moved[0] is None:
             note = "Newton's method found no step that raises the log posterior."
@@ -145,7 +145,9 @@ def latent_laplace(
     return LatentLaplace(float(log_z), f, curvature.covariance(), evaluations, trace, note, a, curvature)
 
 
-def climb(K: np.ndarray, y: Any, factor: Factor, start: tuple, gain: float, step_a: np.ndarray) -> tuple[Any, int]:
+def search_along_newton_step(
+    K: np.ndarray, y: Any, factor: Factor, start: tuple, gain: float, step_a: np.ndarray
+) -> tuple[Any, int]:
     """The first of the halved steps that raises ψ, as (f, a, derivatives) or None, and how many were tried."""
     f, a, value = start
     here = value - 0.5 * a @ f

@@ -53,7 +53,7 @@ class LatentSamples(NamedTuple):
     note: str = ""
 
 
-class Run(NamedTuple):
+class ChainAverages(NamedTuple):
     """Log weights (chains,), each chain's averages of f and f² (chains, n), moments of z over all, and proposals made.
 
     z are independent coordinates of the prior: f = root z.
@@ -67,7 +67,7 @@ class Run(NamedTuple):
     proposals: Any
 
 
-class Coordinates(NamedTuple):
+class GaussianReference(NamedTuple):
     """r = N(centre, scale scaleᵀ) over z, drawn as z = centre + scale u with u ~ N(0, I), and f = root z.
 
     A point is (u, z − centre, f − root centre) joined: all linear in u, so an ellipse in u is one in all of them.
@@ -108,24 +108,26 @@ def latent_sampling(
     root = basis[:, kept] * np.sqrt(eigenvalues[kept])
     size = (chains, steps, moves)
     pilot_key, final_key = jax.random.split(key)
-    prior = Coordinates(np.zeros(root.shape[1]), np.eye(root.shape[1]), root)
-    pilot = Run(*(np.asarray(part) for part in _sample(factor, y, prior, pilot_key, *size)))
+    prior = GaussianReference(np.zeros(root.shape[1]), np.eye(root.shape[1]), root)
+    pilot = ChainAverages(*(np.asarray(part) for part in _sample(factor, y, prior, pilot_key, *size)))
     if not np.all(np.isfinite(pilot.log_weights)):
         name = type(factor).__name__
         raise ValueError(f"latent_sampling needs a log density that is finite everywhere; that of {name} is not.")
-    run = Run(*(np.asarray(part) for part in _sample(factor, y, fitted(pilot, root), final_key, *size)))
-    return summary(run, pilot, len(K))
+    run = ChainAverages(
+        *(np.asarray(part) for part in _sample(factor, y, fit_reference(pilot, root), final_key, *size))
+    )
+    return summarise_chains(run, pilot, len(K))
 
 
-def fitted(pilot: Run, root: np.ndarray) -> Coordinates:
+def fit_reference(pilot: ChainAverages, root: np.ndarray) -> GaussianReference:
     """The Gaussian with the pilot's mean and a precision between the prior's, I, and the inverse of its covariance."""
     covariance = pilot.z_second - np.outer(pilot.z_mean, pilot.z_mean)
     eigenvalues, basis = np.linalg.eigh(covariance)
     precision = (1.0 - SHARE) + SHARE / np.maximum(eigenvalues, np.finfo(float).eps * eigenvalues[-1])
-    return Coordinates(pilot.z_mean, basis / np.sqrt(precision), root)
+    return GaussianReference(pilot.z_mean, basis / np.sqrt(precision), root)
 
 
-def summary(run: Run, pilot: Run, n: int) -> LatentSamples:
+def summarise_chains(run: ChainAverages, pilot: ChainAverages, n: int) -> LatentSamples:
     """Estimates and their errors from the spread over chains."""
     chains = len(run.log_weights)
     log_evidence, error, effective = log_mean_weight(run.log_weights)
@@ -195,8 +197,8 @@ def slice_move(
 
 @functools.partial(jax.jit, static_argnames=("chains", "steps", "moves"))
 def _sample(
-    factor: Factor, y: Any, coordinates: Coordinates, key: jax.Array, chains: int, steps: int, moves: int
-) -> Run:
+    factor: Factor, y: Any, coordinates: GaussianReference, key: jax.Array, chains: int, steps: int, moves: int
+) -> ChainAverages:
     """Chains from draws of r to the posterior, and moves there."""
     log_det = jnp.linalg.slogdet(coordinates.scale)[1]
 
@@ -231,4 +233,4 @@ def _sample(
     n, rank = coordinates.root.shape
     sums = jnp.zeros((chains, n)), jnp.zeros((chains, n)), jnp.zeros(rank), jnp.zeros((rank, rank))
     _, (first, second, z_mean, z_second), proposals = jax.lax.fori_loop(0, moves, stay, (state, sums, proposals))
-    return Run(log_weights, first, second, z_mean, z_second, proposals)
+    return ChainAverages(log_weights, first, second, z_mean, z_second, proposals)

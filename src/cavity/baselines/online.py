@@ -13,10 +13,10 @@ import numpy as np
 from cavity.exact_inference.problem_data import (
     MIXTURE,
     Estimate,
-    as_problem,
     dirichlet_moments,
     mixture_data,
     repetitions,
+    resolve_problem,
     unsupported,
 )
 
@@ -38,7 +38,7 @@ def probabilistic_teacher(problem: Any, seed: int | np.random.Generator = 0) -> 
 
 def one_pass(method: str, problem: Any, rule: Rule) -> Estimate:
     """Visit the observations in their order; `rule` picks a component from its posterior probabilities."""
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     data = mixture_data(problem)
     if data is None:
         raise unsupported(method, problem, MIXTURE)

@@ -57,10 +57,10 @@ def sphere_sampling(X: Any, y: Any, label_noise: float = 0.0, draws: int = 1_000
     w, likelihood = np.concatenate(kept), np.concatenate(weights)
     if len(w) < 2:
         raise ValueError(f"Of {draws} random classifiers {len(w)} explain the labels: too few to average.")
-    return summary(w, likelihood, draws)
+    return summarise_sphere_draws(w, likelihood, draws)
 
 
-def summary(w: np.ndarray, likelihood: np.ndarray, draws: int) -> SphereSamples:
+def summarise_sphere_draws(w: np.ndarray, likelihood: np.ndarray, draws: int) -> SphereSamples:
     """Weighted moments and their errors to first order."""
     evidence = likelihood.sum() / draws
     spread = math.sqrt((np.sum(likelihood**2) / draws - evidence**2) / draws)

@@ -15,7 +15,7 @@ from scipy.special import digamma, entr, gammaln, roots_hermitenorm, softmax
 
 from cavity._core.precision import float64
 from cavity.baselines.laplace import laplace
-from cavity.exact_inference.adaptive import integrate, prior_edges
+from cavity.exact_inference.adaptive import integrate_on_host, prior_edges
 from cavity.exact_inference.problem_data import (
     CLUTTER,
     LOG_2PI,
@@ -25,11 +25,11 @@ from cavity.exact_inference.problem_data import (
     Estimate,
     GaussianPrior,
     MixtureData,
-    as_problem,
     clutter_data,
     dirichlet_moments,
-    gaussian_prior,
     mixture_data,
+    read_gaussian_prior,
+    resolve_problem,
     site_count,
     unsupported,
 )
@@ -46,7 +46,7 @@ def variational_bayes(
         clutter, the prior mean for mixture weights.
     tolerance: the largest change of a q_ij in the last iteration.
     """
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     if (mixture := mixture_data(problem)) is not None:
         return mixture_bayes(mixture, start, tolerance, max_iterations)
     if (clutter := clutter_data(problem)) is not None:
@@ -54,7 +54,7 @@ def variational_bayes(
     raise unsupported("variational_bayes", problem, CLUTTER, MIXTURE)
 
 
-def weighted(q: np.ndarray, log_value: np.ndarray | float) -> np.ndarray:
+def times_log(q: np.ndarray, log_value: np.ndarray | float) -> np.ndarray:
     """q × log_value, with 0 × −inf = 0: a part that cannot occur and is given no weight leaves the bound alone."""
     return q * np.where(q > 0, log_value, 0.0)
 
@@ -69,7 +69,7 @@ def clutter_bound(data: ClutterData, q1: np.ndarray, q2: np.ndarray) -> tuple[fl
     print exchanges, put right.
     """
     mean, precision = data.conditional(q1)
-    terms = weighted(q1, data.log_signal(mean)) + weighted(q2, data.log_background) + entr(q1) + entr(q2)
+    terms = times_log(q1, data.log_signal(mean)) + times_log(q2, data.log_background) + entr(q1) + entr(q2)
     gap = mean - data.prior.mean
     log_det = np.linalg.slogdet(precision)[1]
     value = data.copies @ terms - 0.5 * (gap @ data.prior.precision @ gap + log_det - data.prior.log_det)
@@ -97,7 +97,7 @@ def clutter_bayes(data: ClutterData, start: Any, tolerance: float, max_iteration
     return Estimate(value, *shaped, evaluations, [*trace, (evaluations, value, shaped[0])], note)
 
 
-def log_beta(concentration: np.ndarray) -> float:
+def dirichlet_log_normaliser(concentration: np.ndarray) -> float:
     """log of the normaliser of a Dirichlet."""
     return float(np.sum(gammaln(concentration)) - gammaln(np.sum(concentration)))
 
@@ -118,8 +118,8 @@ def mixture_bayes(data: MixtureData, start: Any, tolerance: float, max_iteration
     mean, covariance = dirichlet_moments(prior)
     for iteration in range(1, max_iterations + 1):
         concentration = prior + data.copies @ q
-        terms = np.sum(weighted(q, data.log_densities) + entr(q), axis=1)
-        value = log_beta(concentration) - log_beta(prior) + float(data.copies @ terms)
+        terms = np.sum(times_log(q, data.log_densities) + entr(q), axis=1)
+        value = dirichlet_log_normaliser(concentration) - dirichlet_log_normaliser(prior) + float(data.copies @ terms)
         mean, covariance = dirichlet_moments(concentration)
         trace.append((iteration * len(q), value, mean))
         following = mixture_weights_q(data, concentration)
@@ -135,7 +135,7 @@ def variational_bound_by_quadrature(problem: Any, estimate: Estimate) -> float:
 
     A check of `variational_bayes` that uses none of its integrals: scalar clutter problems and mixtures with K = 2.
     """
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     clutter, mixture = clutter_data(problem), mixture_data(problem)
     if clutter is not None and clutter.prior.mean.size == 1:
         return clutter_bound_by_quadrature(clutter, estimate)
@@ -147,14 +147,14 @@ def variational_bound_by_quadrature(problem: Any, estimate: Estimate) -> float:
 def clutter_bound_by_quadrature(data: ClutterData, estimate: Estimate) -> float:
     """∫ p(θ) Π_i (3.67) dθ."""
     q1, q2 = data.responsibilities(np.reshape(estimate.mean, 1), float(np.reshape(estimate.covariance, ())))
-    constant = data.copies @ (weighted(q2, data.log_background) + entr(q1) + entr(q2))
+    constant = data.copies @ (times_log(q2, data.log_background) + entr(q1) + entr(q2))
 
     def log_bound(theta: np.ndarray) -> np.ndarray:
         signal = data.log_signal_constant - 0.5 * (data.x[:, 0] - theta[:, None]) ** 2
-        return data.prior.log_density(theta[:, None]) + constant + weighted(q1, signal) @ data.copies
+        return data.prior.log_density(theta[:, None]) + constant + times_log(q1, signal) @ data.copies
 
     edges = prior_edges(float(data.prior.mean[0]), float(data.prior.precision[0, 0] ** -0.5), data.x[:, 0])
-    return integrate(log_bound, edges).log_z
+    return integrate_on_host(log_bound, edges).log_z
 
 
 def mixture_bound_by_quadrature(data: MixtureData, estimate: Estimate) -> float:
@@ -162,15 +162,15 @@ def mixture_bound_by_quadrature(data: MixtureData, estimate: Estimate) -> float:
     spread = np.diag(estimate.covariance)
     total = np.sum(estimate.mean * (1.0 - estimate.mean)) / np.sum(spread) - 1.0
     q = mixture_weights_q(data, total * estimate.mean)
-    constant = data.copies @ np.sum(weighted(q, data.log_densities) + entr(q), axis=1)
+    constant = data.copies @ np.sum(times_log(q, data.log_densities) + entr(q), axis=1)
     powers = data.concentration + data.copies @ q
 
     def log_bound(logit: np.ndarray) -> np.ndarray:
         # dw = w (1 − w) dlogit: the powers are a_k + Σ q_ik, not one less, and nothing is singular at the ends.
         log_w = -np.logaddexp(0.0, np.stack([-logit, logit], axis=1))
-        return log_w @ powers + constant - log_beta(data.concentration)
+        return log_w @ powers + constant - dirichlet_log_normaliser(data.concentration)
 
-    return integrate(log_bound, prior_edges(0.0, 1.0, np.zeros(0))).log_z
+    return integrate_on_host(log_bound, prior_edges(0.0, 1.0, np.zeros(0))).log_z
 
 
 def expected_joint(problem: Problem, prior: Any, nodes: Any, weights: Any, start: Any, u: jax.Array) -> jax.Array:
@@ -191,8 +191,8 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
     start: (mean, variance) of the first q; by default that of variational Bayes for clutter, else of Laplace's method.
     nodes: points of the Gauss–Hermite rule for E_q[log t_i].
     """
-    problem = as_problem(problem)
-    prior = gaussian_prior(problem)
+    problem = resolve_problem(problem)
+    prior = read_gaussian_prior(problem)
     if prior is None or not prior.scalar:
         raise unsupported("jensen", problem, SCALAR)
     (mean, variance), visits = (start, 0) if start is not None else jensen_start(problem, prior)

@@ -10,9 +10,9 @@ from rich.console import Console
 from cavity._version import __version__
 from cavity.cli.demos import DEMOS
 from cavity.cli.errors import fail, in_a_sentence
-from cavity.cli.fit import fit
-from cavity.cli.infer import infer
-from cavity.cli.predict import predict
+from cavity.cli.fit import fit_command
+from cavity.cli.infer import infer_command
+from cavity.cli.predict import predict_command
 from cavity.cli.select import select
 
 app = typer.Typer(
@@ -20,10 +20,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # paragraphs of a docstring are filled
     help="Expectation propagation and its relatives: classifiers for CSV files, graphical models, experiments.",
 )  # fmt: skip
-app.command()(fit)
-app.command()(predict)
+app.command("fit")(fit_command)
+app.command("predict")(predict_command)
 app.command()(select)
-app.command()(infer)
+app.command("infer")(infer_command)
 
 #: commands of other packages are found under this name; a function each
 PLUGINS = "cavity.commands"
@@ -78,10 +78,12 @@ def add_plugins() -> None:
     for name, entry in found.items():
         app.command(name)(entry.load())
     if "reproduce" not in found:
-        app.command("reproduce", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(missing)
+        app.command("reproduce", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+            reproduce_missing
+        )
 
 
-def missing() -> None:
+def reproduce_missing() -> None:
     """Run an experiment of a document again. Needs the package cavity-reproductions."""
     fail("`cavity reproduce` needs the package cavity-reproductions; in the source tree: pip install ./reproductions")
 

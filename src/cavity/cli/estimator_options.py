@@ -101,7 +101,7 @@ class Candidate:
         return kernel if self.likelihood == "step" else Constant(1.0) * kernel
 
 
-def fitted(estimator: Any, X: np.ndarray, y: np.ndarray, tell: Callable[[str], Any] | None = None) -> list[str]:
+def fit_and_tell(estimator: Any, X: np.ndarray, y: np.ndarray, tell: Callable[[str], Any] | None = None) -> list[str]:
     """Fit, and hand back what a user should know, each thing once: warnings, and a search that failed.
 
     tell: called with a line for every step on the way.

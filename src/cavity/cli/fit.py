@@ -11,9 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cavity.cli.csv_table import Sheet
 from cavity.cli.errors import check_target, in_a_sentence, printable
-from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate, fitted, searched
+from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
 from cavity.cli.model_file import save_model
 from cavity.cli.options import (
     Categorical,
@@ -28,7 +27,7 @@ from cavity.cli.options import (
     Seed,
     Separator,
     Standardize,
-    prepared,
+    read_labelled,
 )
 from cavity.cli.preprocessing import Recipe
 from cavity.estimators.base import AS_PROMISED
@@ -36,12 +35,13 @@ from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
 from cavity.reports.findings import Findings, findings
 from cavity.reports.html import write_whole
+from cavity.storage.csv_table import Sheet
 
 #: kernels whose evidences stand beside that of the fitted one on the page
 COMPARED = ("rbf", "matern", "poly", "linear")
 
 
-def fit(
+def fit_command(
     data: DataFile,
     label: Label,
     out: Annotated[
@@ -75,13 +75,13 @@ def fit(
         check_target("--out", out, overwrite, data)
         if report is not None:
             check_target("--report", report, overwrite, data, out)
-        recipe, sheet, X, y, notes = prepared(data, label, categorical, ignore, missing, standardize, separator)
+        recipe, sheet, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
         others = [] if report is None else [name for name in COMPARED if name != kernel]
         with UnitProgress("compiling and fitting", 1 + len(others), console=console) as progress:
             progress.begin(kernel)
             began = time.perf_counter()
             estimator = candidate.estimator(X)
-            notes += fitted(estimator, X, y, teller(progress, kernel))
+            notes += fit_and_tell(estimator, X, y, teller(progress, kernel))
             found = findings(estimator, X, y, time.perf_counter() - began)
             progress.finish()
             # What was asked for is kept, whatever becomes of the comparison.
@@ -96,7 +96,7 @@ def fit(
         rows = as_data(sheet, recipe)
         if report is not None:
             write_whole(report, classifier_page(found, rows, evidences, notes))
-        say(found, rows, notes, [path for path in (out, report) if path is not None], console)
+        print_fit(found, rows, notes, [path for path in (out, report) if path is not None], console)
 
 
 def teller(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
@@ -110,7 +110,7 @@ def evidence(
     """The evidence of a model, or why it has none."""
     estimator: Any = candidate.estimator(X)
     try:
-        fitted(estimator, X, y, tell)
+        fit_and_tell(estimator, X, y, tell)
     except ValueError as error:
         return Evidence(name, None, str(error), False)
     return found_evidence(name, estimator)
@@ -130,7 +130,7 @@ def as_data(sheet: Sheet, recipe: Recipe) -> Data:
     return Data(Path(sheet.source).name, recipe.label, recipe.names, sheet.numbers, cells)
 
 
-def say(found: Findings, data: Data, notes: list[str], written: list[Path], console: Console) -> None:
+def print_fit(found: Findings, data: Data, notes: list[str], written: list[Path], console: Console) -> None:
     """Tables to the terminal, and where the files are."""
     show(summary(found), console)
     show(shown(suspect_table(found, data, FEW, with_features=False)), console)

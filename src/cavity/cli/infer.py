@@ -15,7 +15,7 @@ from cavity.cli.infer_result import (
     APPROXIMATIONS,
     MAXIMISERS,
     METHODS,
-    Answer,
+    InferenceAnswer,
     approximated,
     by_max_product,
     exactly,
@@ -33,7 +33,7 @@ from cavity.reports.network import check_drawable, least_certain, network_figure
 TASKS = ("MAR", "PR", "MAP")
 
 
-def infer(
+def infer_command(
     model: Annotated[Path, typer.Argument(help="A .uai, .fg or .bif file, or a .gz of one.", show_default=False)],
     evidence: Annotated[Path | None, typer.Option(help="An .evid file: variables and states by number.")] = None,
     approximation: Annotated[
@@ -80,7 +80,7 @@ def infer(
             if plot is not None and answer.marginals is not None:
                 drawn = network_figure(graph, answer.marginals, printable(f"{model.name}: {answer.method}"))
                 write_whole(plot, png(drawn))
-        say(graph, answer, form, clusters, top, [path for path in (out, plot) if path is not None], console)
+        print_inference(graph, answer, form, clusters, top, [path for path in (out, plot) if path is not None], console)
 
 
 def checked_choices(
@@ -130,7 +130,7 @@ def answered(
     method: str,
     max_seconds: float | None,
     console: Console,
-) -> Answer:
+) -> InferenceAnswer:
     """The answer, with a bar while it is being found."""
     if form == "exact":
         with UnitProgress("exact inference", 1, console=console) as bar:
@@ -145,7 +145,7 @@ def answered(
         return approximated(graph, kept, method, max_seconds, listen)
 
 
-def result_text(answer: Answer, task: str) -> str:
+def result_text(answer: InferenceAnswer, task: str) -> str:
     """The result in the format of the task."""
     if task == "PR":
         return write_pr(answer.log_value)
@@ -154,9 +154,9 @@ def result_text(answer: Answer, task: str) -> str:
     return write_mar(answer.marginals or [])
 
 
-def say(
+def print_inference(
     graph: DiscreteGraph,
-    answer: Answer,
+    answer: InferenceAnswer,
     form: str,
     clusters: str | None,
     top: int,
@@ -164,7 +164,7 @@ def say(
     console: Console,
 ) -> None:
     """Tables to the terminal, and where the files are."""
-    show(shown(summary(graph, answer, form if clusters is None else f"clusters {clusters}")), console)
+    show(shown(summarise_inference(graph, answer, form if clusters is None else f"clusters {clusters}")), console)
     if top:
         table = (
             least_certain(graph, answer.marginals, top) if answer.marginals is not None else states(graph, answer, top)
@@ -178,7 +178,7 @@ def say(
         console.print(Text(f"written: {path}"), soft_wrap=True)
 
 
-def summary(graph: DiscreteGraph, answer: Answer, form: str) -> Table:
+def summarise_inference(graph: DiscreteGraph, answer: InferenceAnswer, form: str) -> Table:
     """The model, the answer and how it was found."""
     what = "log evidence" if answer.states is None else "log weight of the states"
     rows = [
@@ -192,7 +192,7 @@ def summary(graph: DiscreteGraph, answer: Answer, form: str) -> Table:
     return Table("Inference", ("what", "value"), rows)
 
 
-def states(graph: DiscreteGraph, answer: Answer, most: int) -> Table:
+def states(graph: DiscreteGraph, answer: InferenceAnswer, most: int) -> Table:
     """The first variables with their most probable states; the file has all."""
     chosen = [] if answer.states is None else answer.states.tolist()
     rows = [(graph.variables.name(v), graph.variables.states(v)[state]) for v, state in enumerate(chosen[:most])]

@@ -28,7 +28,7 @@ APPROXIMATIONS = ("disconnected", "tree", "exact")
 EXACTLY = "exact: sums over a junction tree"
 
 
-class Answer(NamedTuple):
+class InferenceAnswer(NamedTuple):
     """What was found.
 
     marginals: of every variable; None where states were asked for. states: the most probable ones. log_value: log
@@ -50,7 +50,7 @@ def approximated(
     method: str,
     max_seconds: float | None,
     listen: Callable[[Any], None] | None,
-) -> Answer:
+) -> InferenceAnswer:
     """Marginals and log evidence by EP.
 
     listen: called with the solution after every sweep.
@@ -72,7 +72,7 @@ def approximated(
     )
     settled = status in (*FIXED_POINTS, Status.SINGLE_PASS)
     log_evidence, seconds = float(solution.log_evidence), time.perf_counter() - began
-    return Answer(marginals, None, log_evidence, str(solution.method), ending, settled, seconds)
+    return InferenceAnswer(marginals, None, log_evidence, str(solution.method), ending, settled, seconds)
 
 
 def refuse_contradiction(graph: DiscreteGraph) -> None:
@@ -85,7 +85,7 @@ def refuse_contradiction(graph: DiscreteGraph) -> None:
         return
 
 
-def exactly(graph: DiscreteGraph) -> Answer:
+def exactly(graph: DiscreteGraph) -> InferenceAnswer:
     """Marginals and log evidence to rounding."""
     began = time.perf_counter()
     try:
@@ -96,10 +96,10 @@ def exactly(graph: DiscreteGraph) -> Answer:
         raise ValueError(f"The model is too large: {error} Use --approximation tree or disconnected.") from None
     seconds = time.perf_counter() - began
     ending = f"exact to rounding, width {found.width}, largest table {found.table_size} entries."
-    return Answer(found.marginals, None, found.log_evidence, EXACTLY, ending, True, seconds)
+    return InferenceAnswer(found.marginals, None, found.log_evidence, EXACTLY, ending, True, seconds)
 
 
-def most_probable(graph: DiscreteGraph) -> Answer:
+def most_probable(graph: DiscreteGraph) -> InferenceAnswer:
     """The most probable states, exactly."""
     began = time.perf_counter()
     try:
@@ -112,12 +112,12 @@ def most_probable(graph: DiscreteGraph) -> Answer:
         ) from None
     ending = "exact: no other states are more probable."
     method = "exact: maxima over a junction tree"
-    return Answer(None, states, log_value, method, ending, True, time.perf_counter() - began)
+    return InferenceAnswer(None, states, log_value, method, ending, True, time.perf_counter() - began)
 
 
 def by_max_product(
     graph: DiscreteGraph, method: str, max_seconds: float | None, listen: Callable[[Any], None] | None
-) -> Answer:
+) -> InferenceAnswer:
     """The most probable states by loopy max-product."""
     began = time.perf_counter()
     rule = METHODS[method]
@@ -127,7 +127,7 @@ def by_max_product(
     ending = f"{str(found.status).replace('_', ' ')} after {found.sweeps} sweeps. No promise that nothing is better."
     settled = found.status == Status.CONVERGED and np.isfinite(found.log_weight)
     seconds = time.perf_counter() - began
-    return Answer(None, found.states, found.log_weight, "max-product", ending, bool(settled), seconds)
+    return InferenceAnswer(None, found.states, found.log_weight, "max-product", ending, bool(settled), seconds)
 
 
 def named_clusters(graph: DiscreteGraph, text: str) -> Clusters:

@@ -7,9 +7,9 @@ import numpy as np
 import typer
 
 from cavity._core import checks
-from cavity.cli.csv_table import Sheet, read_sheet
 from cavity.cli.estimator_options import METHODS
-from cavity.cli.preprocessing import MISSING, Recipe, labels, learned
+from cavity.cli.preprocessing import MISSING, Recipe, labels, learn_preprocessing
+from cavity.storage.csv_table import Sheet, read_sheet
 
 DataFile = Annotated[Path, typer.Argument(help="A CSV file with a row of names.", show_default=False)]
 Label = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]
@@ -37,7 +37,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace output files that exist already.")]
 
 
-class Prepared(NamedTuple):
+class LabelledData(NamedTuple):
     """A labelled file as a model sees it.
 
     sheet: the rows that take part. X: their matrix. y: their labels. notes: what a user should know about the others.
@@ -50,7 +50,7 @@ class Prepared(NamedTuple):
     notes: list[str]
 
 
-def prepared(
+def read_labelled(
     data: Path,
     label: str,
     categorical: list[str] | None,
@@ -58,11 +58,13 @@ def prepared(
     missing: str,
     standardize: bool,
     separator: str,
-) -> Prepared:
+) -> LabelledData:
     """A labelled file, read and turned into numbers."""
     checks.choice("--missing", missing, MISSING)
     sheet = read_sheet(data, separator)
-    recipe, kept = learned(sheet, label, tuple(categorical or ()), tuple(ignore or ()), missing, standardize)
+    recipe, kept = learn_preprocessing(
+        sheet, label, tuple(categorical or ()), tuple(ignore or ()), missing, standardize
+    )
     y = labels(kept, label)
     notes = sheet.notes()
     if dropped := len(sheet.rows) - len(kept.rows):
@@ -71,4 +73,4 @@ def prepared(
     if respelled:
         words = ", ".join(repr(name) for name in respelled)
         notes.append(f"Labels that are the same number are one class; other spellings were: {words}.")
-    return Prepared(recipe, kept, recipe.matrix(kept), y, notes)
+    return LabelledData(recipe, kept, recipe.matrix(kept), y, notes)

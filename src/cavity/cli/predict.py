@@ -11,16 +11,16 @@ from rich.console import Console
 from rich.text import Text
 
 from cavity._core import checks
-from cavity.cli.csv_table import Sheet, read_sheet
 from cavity.cli.errors import check_target, in_a_sentence
 from cavity.cli.fit import say_notes
 from cavity.cli.model_file import load_model
 from cavity.cli.options import Overwrite, Separator
 from cavity.cli.preprocessing import MISSING, UNSEEN
 from cavity.reports.html import write_whole
+from cavity.storage.csv_table import Sheet, read_sheet
 
 
-def predict(
+def predict_command(
     model: Annotated[Path, typer.Argument(help="A file that `cavity fit` wrote.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="A CSV file with the same columns, in any order.", show_default=False)],
     out: Annotated[
@@ -57,7 +57,7 @@ def predict(
             sheet = whole.without_gaps(tuple(name for name in recipe.names if name in whole.columns))
         X = recipe.matrix(sheet, unseen)
         write_whole(
-            out, predictions(sheet, estimator.classes_, estimator.predict(X), estimator.predict_proba(X, noisy))
+            out, prediction_lines(sheet, estimator.classes_, estimator.predict(X), estimator.predict_proba(X, noisy))
         )
         left_out = len(whole.rows) - len(sheet.rows)
         also = f", {left_out} left out for missing values" if left_out else ""
@@ -66,7 +66,7 @@ def predict(
         console.print(Text(f"{len(sheet.rows)} rows predicted{also}; written: {out}"), soft_wrap=True)
 
 
-def predictions(sheet: Sheet, classes: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> str:
+def prediction_lines(sheet: Sheet, classes: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> str:
     """The file of predictions; numbers have all their digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

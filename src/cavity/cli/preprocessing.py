@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cavity._core import checks
-from cavity.cli.csv_table import Sheet, is_nothing
 from cavity.storage import StorageError
+from cavity.storage.csv_table import Sheet, is_nothing
 
 #: what may be done about missing values
 MISSING = ("error", "drop", "mean")
@@ -66,7 +66,7 @@ class Recipe(NamedTuple):
 
     def header(self) -> dict[str, Any]:
         """The recipe as JSON."""
-        columns = [{"kind": type(column).__name__, **listed(column)} for column in self.columns]
+        columns = [{"kind": type(column).__name__, **column_record(column)} for column in self.columns]
         return {"label": self.label, "missing": self.missing, "columns": columns}
 
     @classmethod
@@ -79,7 +79,7 @@ class Recipe(NamedTuple):
             raise StorageError(f"the columns in the model file cannot be read ({error}).") from None
 
 
-def learned(
+def learn_preprocessing(
     sheet: Sheet, label: str, categorical: tuple[str, ...], ignored: tuple[str, ...], missing: str, standardize: bool
 ) -> tuple[Recipe, Sheet]:
     """The recipe for a labelled file, and the rows that take part.
@@ -147,7 +147,7 @@ def exact_number(cell: str) -> Decimal | str:
 def number_column(sheet: Sheet, name: str, missing: str, standardize: bool) -> NumberColumn:
     """Mean and deviation of a column of numbers, those of the cells that are there."""
     hint = "; name the column with --categorical if its cells are words, or with --ignore"
-    values = numbers(sheet, name, missing, hint)
+    values = numeric_column(sheet, name, missing, hint)
     values = values[~np.isnan(values)]
     if values.size == 0:
         raise ValueError(f"{sheet.source}, column {name!r} has no value at all; leave it out with --ignore.")
@@ -172,7 +172,7 @@ def encoded(sheet: Sheet, column: NumberColumn | CategoryColumn, missing: str, u
     """The columns of the matrix that a column of the file becomes."""
     if isinstance(column, CategoryColumn):
         return one_hot(sheet, column, missing, unseen)
-    values = numbers(sheet, column.name, missing)
+    values = numeric_column(sheet, column.name, missing)
     with np.errstate(over="ignore"):
         scaled = (np.where(np.isnan(values), column.fill, values) - column.shift) / column.scale
     if not np.isfinite(scaled).all():
@@ -211,7 +211,7 @@ def known_cells(sheet: Sheet, name: str, missing: str) -> list[str | None]:
     return cells
 
 
-def numbers(sheet: Sheet, name: str, missing: str, hint: str = "") -> np.ndarray:
+def numeric_column(sheet: Sheet, name: str, missing: str, hint: str = "") -> np.ndarray:
     """A column of numbers, NaN where one is missing. hint: what could be done about text."""
     values = []
     for row, cell in enumerate(known_cells(sheet, name, missing)):
@@ -236,7 +236,7 @@ def column_from(entry: dict[str, Any]) -> NumberColumn | CategoryColumn:
     return CategoryColumn(name, levels, shares)
 
 
-def listed(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
+def column_record(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
     """The fields, with lists for tuples."""
     fields = column._asdict()
     return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}

@@ -26,7 +26,7 @@ from cavity.cli.options import (
     Seed,
     Separator,
     Standardize,
-    prepared,
+    read_labelled,
 )
 from cavity.estimators import select_features
 from cavity.estimators.base import AS_PROMISED
@@ -74,11 +74,11 @@ def select(
             for one in dict.fromkeys(kernel or TRIED)
             for other in dict.fromkeys(likelihood or LIKELIHOODS)
         ]
-        recipe, _, X, y, notes = prepared(data, label, categorical, ignore, missing, standardize, separator)
+        recipe, _, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
         say_notes(notes, console)
         rows = compared({f"{one.kernel}, {one.likelihood}": one for one in candidates}, X, y, console)
         show(evidence_table(rows, "Kernels and likelihoods"), console)
-        best = chosen(rows, candidates)
+        best = best_candidate(rows, candidates)
         widths = {
             f"rbf, {best.likelihood}, width {factor:g} × median": dataclasses.replace(best, kernel="rbf", width=factor)
             for factor in WIDTHS
@@ -128,7 +128,7 @@ def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, con
     return rows
 
 
-def chosen(rows: list[Evidence], candidates: list[Candidate]) -> Candidate:
+def best_candidate(rows: list[Evidence], candidates: list[Candidate]) -> Candidate:
     """The candidate with the largest evidence that can be relied on; the first of equals."""
     known = [place for place, row in enumerate(rows) if row.log_evidence is not None and row.settled]
     if not known:

@@ -40,7 +40,7 @@ class Component:
         return constant - 0.5 * (nu + d) * np.log1p(square / nu)
 
 
-class Draws(NamedTuple):
+class MixtureDraws(NamedTuple):
     """Rows z, the stratum each came from, and the log density of the whole mixture there."""
 
     z: np.ndarray
@@ -49,7 +49,7 @@ class Draws(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture:
+class ProposalMixture:
     """Components with shares that sum to one."""
 
     components: tuple[Component, ...]
@@ -60,17 +60,17 @@ class Mixture:
         parts = [math.log(share) + own.log_density(z) for own, share in zip(self.components, self.shares, strict=True)]
         return logsumexp(parts, axis=0)
 
-    def draw(self, rng: np.random.Generator, count: int) -> Draws:
+    def draw(self, rng: np.random.Generator, count: int) -> MixtureDraws:
         """`count` draws, of every component as many as its share says and two at least."""
         counts = np.maximum(np.rint(self.shares * count).astype(int), 2)
         counts[np.argmax(counts)] += count - counts.sum()
         z = np.concatenate([own.draw(rng, size) for own, size in zip(self.components, counts, strict=True)])
         # What was drawn is a mixture with the rounded shares.
         drawn = dataclasses.replace(self, shares=counts / counts.sum())
-        return Draws(z, np.repeat(np.arange(len(counts)), counts), drawn.log_density(z))
+        return MixtureDraws(z, np.repeat(np.arange(len(counts)), counts), drawn.log_density(z))
 
 
-def widened(mean: np.ndarray, covariance: np.ndarray, freedom: float, width: float) -> Component | None:
+def widen_gaussian(mean: np.ndarray, covariance: np.ndarray, freedom: float, width: float) -> Component | None:
     """The t component around a Gaussian, `width` times as wide; None where it is no Gaussian."""
     if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
         return None
@@ -115,8 +115,8 @@ def spread_out(z: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarra
     return chosen
 
 
-def mixture(weighted: Sequence[tuple[float, Any]]) -> Mixture:
+def mixture(weighted: Sequence[tuple[float, Any]]) -> ProposalMixture:
     """A mixture of the components that exist, their shares made to sum to one."""
     held = [(share, own) for share, own in weighted if own is not None]
     shares = np.array([share for share, _ in held])
-    return Mixture(tuple(own for _, own in held), shares / shares.sum())
+    return ProposalMixture(tuple(own for _, own in held), shares / shares.sum())

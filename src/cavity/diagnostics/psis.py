@@ -82,17 +82,17 @@ def smooth(log_weights: np.ndarray) -> Smoothed:
     tail, excesses = order[-size:][excesses > TIE], excesses[excesses > TIE]
     if tail.size < FEWEST:
         flat = tail.size == 0 and np.count_nonzero(log_weights > -math.inf) >= FEWEST
-        return Smoothed(normalised(log_weights), 0.0 if flat else math.inf)
+        return Smoothed(normalise_log_weights(log_weights), 0.0 if flat else math.inf)
     fit = fit_pareto(excesses)
     shape = (tail.size * fit.shape + PRIOR_COUNT * PRIOR_SHAPE) / (tail.size + PRIOR_COUNT)
     quantiles = Pareto(shape, fit.scale).quantile((np.arange(tail.size) + 0.5) / tail.size)
     smoothed = log_weights.copy()
     # A quantile above every weight seen would be a guess.
     smoothed[tail] = top + np.log(np.minimum(threshold + quantiles, 1.0))
-    return Smoothed(normalised(smoothed), shape)
+    return Smoothed(normalise_log_weights(smoothed), shape)
 
 
-def normalised(log_weights: np.ndarray) -> np.ndarray:
+def normalise_log_weights(log_weights: np.ndarray) -> np.ndarray:
     """Log weights less the logarithm of their sum."""
     top = log_weights.max()
     return log_weights - (top + math.log(np.sum(np.exp(log_weights - top))))

@@ -47,7 +47,7 @@ def temper(
         log_evidence += top + math.log(weights.mean())
         beta = 1.0 if step == 1.0 - beta else beta + step
         kept = systematic(weights / weights.sum(), rng)
-        z, value = moved(z[kept], value[kept], beta, log_likelihood, rng, moves)
+        z, value = move_particles(z[kept], value[kept], beta, log_likelihood, rng, moves)
         if beta == 1.0:
             return Particles(z, log_evidence)
     return None
@@ -72,7 +72,7 @@ def systematic(shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.minimum(np.searchsorted(np.cumsum(shares), ladder), shares.size - 1)
 
 
-def moved(
+def move_particles(
     z: np.ndarray,
     value: np.ndarray,
     beta: float,

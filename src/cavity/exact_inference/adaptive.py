@@ -11,13 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-ORDER = 32
+from cavity.numerics.quadrature import clenshaw_curtis
+
+ORDER = 33
 MAX_ROUNDS = 64
 #: panels cut at once, at most: more are only met where f is noise
 MAX_CUTS = 10_000
 
 
-class Integral(NamedTuple):
+class HostIntegral(NamedTuple):
     """log ∫ f, mean and variance of the normalised f, points used, and what each round knew: (points, log ∫ f, mean).
 
     error: the largest disagreement left, relative to ∫ f; infinite where no mass was found.
@@ -31,17 +33,7 @@ class Integral(NamedTuple):
     error: float
 
 
-def clenshaw_curtis(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """n + 1 points cos(πj/n), ascending, and weights of the rule that is exact for polynomials of degree n (n even)."""
-    angle = np.pi * np.arange(n + 1) / n
-    k = np.arange(1, n // 2 + 1)
-    b = np.where(k == n // 2, 1.0, 2.0)
-    weights = (2.0 / n) * (1.0 - np.cos(2.0 * np.outer(angle, k)) @ (b / (4.0 * k**2 - 1.0)))
-    weights[[0, -1]] *= 0.5
-    return -np.cos(angle), weights
-
-
-POINTS, WEIGHTS = clenshaw_curtis(ORDER)
+POINTS, WEIGHTS, _ = clenshaw_curtis(ORDER)
 
 
 def prior_edges(mean: float, sd: float, landmarks: np.ndarray) -> np.ndarray:
@@ -52,7 +44,7 @@ def prior_edges(mean: float, sd: float, landmarks: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate([edges, inside]))
 
 
-def integrate(log_f: Callable[[np.ndarray], np.ndarray], edges: np.ndarray) -> Integral:
+def integrate_on_host(log_f: Callable[[np.ndarray], np.ndarray], edges: np.ndarray) -> HostIntegral:
     """∫ exp(log_f(θ)) dθ between the first and the last edge; NaN counts as no mass."""
 
     def sample(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,8 +74,8 @@ def integrate(log_f: Callable[[np.ndarray], np.ndarray], edges: np.ndarray) -> I
         variance = float(share @ (all_nodes - mean) ** 2)
         rounds.append((points, log_z, mean))
         sd = np.sqrt(variance) or 1.0
-        halves = moments(half_nodes, half_terms, log_z, mean, sd).reshape(2, low.size, 3).sum(axis=0)
-        gaps = np.abs(moments(nodes, terms, log_z, mean, sd) - halves).max(axis=1)
+        halves = panel_moments(half_nodes, half_terms, log_z, mean, sd).reshape(2, low.size, 3).sum(axis=0)
+        gaps = np.abs(panel_moments(nodes, terms, log_z, mean, sd) - halves).max(axis=1)
         # Rounding of log f and of θ, some units in their last places, is an error of f that no cut removes.
         live = all_terms > log_z - 60.0
         rounding = np.finfo(float).eps * (8.0 + np.max(np.abs(all_terms[live])) + 8.0 * abs(mean) / sd)
@@ -96,10 +88,10 @@ def integrate(log_f: Callable[[np.ndarray], np.ndarray], edges: np.ndarray) -> I
             break
         low, high = np.concatenate([low, middle])[both], np.concatenate([middle, high])[both]
         nodes, terms = half_nodes[both], half_terms[both]
-    return Integral(log_z, mean, variance, points, rounds, error)
+    return HostIntegral(log_z, mean, variance, points, rounds, error)
 
 
-def moments(nodes: np.ndarray, terms: np.ndarray, log_z: float, mean: float, sd: float) -> np.ndarray:
+def panel_moments(nodes: np.ndarray, terms: np.ndarray, log_z: float, mean: float, sd: float) -> np.ndarray:
     """Shares of each panel in ∫ f, ∫ z f and ∫ z² f, z = (θ − mean)/sd; (panels, 3)."""
     # A panel that is not resolved may claim any mass; the bound keeps it finite.
     share = np.exp(np.minimum(terms - log_z, 300.0))

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from cavity.discrete import DiscreteGraph, exact_discrete
-from cavity.exact_inference.adaptive import integrate, prior_edges
+from cavity.exact_inference.adaptive import integrate_on_host, prior_edges
 from cavity.exact_inference.problem_data import (
     CLUTTER,
     MIXTURE,
@@ -24,12 +24,12 @@ from cavity.exact_inference.problem_data import (
     Estimate,
     GaussianPrior,
     MixtureData,
-    as_problem,
     clutter_data,
-    gaussian_prior,
     log_joint,
     mixture_data,
+    read_gaussian_prior,
     repetitions,
+    resolve_problem,
     site_count,
     unsupported,
 )
@@ -51,10 +51,10 @@ def exact(problem: Any, *, memory: float = 2e9) -> Any:
     """
     if isinstance(problem, DiscreteGraph):
         return exact_discrete(problem, memory=memory)
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     if (mixture := mixture_data(problem)) is not None:
         return expand_mixture(mixture)
-    prior = gaussian_prior(problem)
+    prior = read_gaussian_prior(problem)
     if prior is not None and prior.mean.size == 1:
         return by_quadrature(problem, prior)
     if (clutter := clutter_data(problem)) is not None:
@@ -69,7 +69,7 @@ def by_quadrature(problem: Problem, prior: GaussianPrior) -> Estimate:
     """
     joint = log_joint(problem, prior)
     edges = prior_edges(float(prior.mean[0]), float(prior.precision[0, 0] ** -0.5), landmarks(problem))
-    result = integrate(lambda theta: joint(theta[:, None]), edges)
+    result = integrate_on_host(lambda theta: joint(theta[:, None]), edges)
     sites = site_count(problem)
     note = ""
     if not math.isfinite(result.log_z):
@@ -178,9 +178,9 @@ def posterior_density(problem: Any, grid: Any, log: bool = False) -> np.ndarray:
 
     grid: (m,) values of a scalar θ or of w₁ when K = 2; (m, d) vectors θ, or (m, K) weights.
     """
-    problem = as_problem(problem)
+    problem = resolve_problem(problem)
     points = np.asarray(grid, float)
-    mixture, prior = mixture_data(problem), gaussian_prior(problem)
+    mixture, prior = mixture_data(problem), read_gaussian_prior(problem)
     if mixture is not None:
         a = mixture.concentration
         weights = np.column_stack([points, 1.0 - points]) if points.ndim == 1 and a.size == 2 else points

@@ -114,7 +114,7 @@ class MixtureData(NamedTuple):
     concentration: np.ndarray
 
 
-def as_problem(problem: Any) -> Problem:
+def resolve_problem(problem: Any) -> Problem:
     """The problem itself, or that of anything with a `.problem()`, after its own checks."""
     found = problem.problem() if hasattr(problem, "problem") else problem
     if not isinstance(found, Problem):
@@ -143,7 +143,7 @@ def repetitions(method: str, copies: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(copies.size), copies.astype(int))
 
 
-def gaussian_prior(problem: Problem) -> GaussianPrior | None:
+def read_gaussian_prior(problem: Problem) -> GaussianPrior | None:
     """The prior of a problem in which every group acts on one Gaussian variable."""
     if not isinstance(problem.posterior, Shared) or any(group.scope is not None for group in problem.groups):
         return None
@@ -160,7 +160,7 @@ def gaussian_prior(problem: Problem) -> GaussianPrior | None:
 
 def clutter_data(problem: Problem) -> ClutterData | None:
     """The parts of a clutter problem, under any Gaussian prior."""
-    prior = gaussian_prior(problem)
+    prior = read_gaussian_prior(problem)
     group = problem.groups[0]
     if prior is None or len(problem.groups) != 1 or not isinstance(group.factor, Clutter):
         return None

@@ -47,9 +47,9 @@ class Bernoulli(Factor):
             found = unseen(Categorical(2).log_probabilities(cavity[:4]), shapes)
         else:
             found = seen(shapes, jnp.asarray(data, int))
-        return Tilted(found.log_z, turned(found.stats), turned(found.site))
+        return Tilted(found.log_z, swap_states(found.stats), swap_states(found.site))
 
 
-def turned(values: jax.Array) -> jax.Array:
+def swap_states(values: jax.Array) -> jax.Array:
     """The last two, of the weights of states 0 and 1, in the order of p and 1 − p."""
     return jnp.concatenate([values[:-2], values[-1:-3:-1]])

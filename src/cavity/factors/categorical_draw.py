@@ -14,7 +14,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.product import Product
-from cavity.numerics.gamma_functions import expected_log
+from cavity.numerics.gamma_functions import dirichlet_expected_log
 from cavity.numerics.gamma_increments import dirichlet_shape_step
 from cavity.numerics.inverses import dirichlet_shapes
 
@@ -56,7 +56,7 @@ class CategoricalDraw(Factor):
 def seen(shapes: jax.Array, state: jax.Array) -> Tilted:
     """Of the weights alone: the message is the factor itself."""
     site = jax.nn.one_hot(state, shapes.shape[-1], dtype=float)
-    return Tilted(jnp.log(shapes[state] / jnp.sum(shapes)), expected_log(shapes + site), site)
+    return Tilted(jnp.log(shapes[state] / jnp.sum(shapes)), dirichlet_expected_log(shapes + site), site)
 
 
 def unseen(log_probabilities: jax.Array, shapes: jax.Array) -> Tilted:
@@ -68,10 +68,10 @@ def unseen(log_probabilities: jax.Array, shapes: jax.Array) -> Tilted:
     p = jnp.exp(log_probabilities)
     # π_k/Z − 1 from the differences of the π, which may be nearly equal.
     change = ((p[:, None] - p) @ share) * jnp.exp(-log_z) / total
-    start = dirichlet_shapes(expected_log(shapes) + change) - shapes
+    start = dirichlet_shapes(dirichlet_expected_log(shapes) + change) - shapes
     site = dirichlet_shape_step(shapes, change, start)
     return Tilted(
         log_z,
-        jnp.concatenate([jnp.exp(log_mass - log_z), expected_log(shapes) + change]),
+        jnp.concatenate([jnp.exp(log_mass - log_z), dirichlet_expected_log(shapes) + change]),
         jnp.concatenate([jnp.log(share), jnp.zeros_like(share), site]),
     )

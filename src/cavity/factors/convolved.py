@@ -40,24 +40,24 @@ class GaussianConvolved(SiteWrapper):
         inner, residual = data
         if not isinstance(family, Gaussian):
             return NotImplemented
-        found = self.factor.tilted(family, widened(cavity, residual), inner, power)
+        found = self.factor.tilted(family, add_noise_variance(cavity, residual), inner, power)
         if found is NotImplemented:
             return NotImplemented
         # Of a negative message 1 + r τ would cancel, and the general formula does not, which has d₂ > 0.
         negative = found.site[..., 1:] < 0
-        direct = widened(jnp.where(negative, 0.0, found.site), residual)
+        direct = add_noise_variance(jnp.where(negative, 0.0, found.site), residual)
         return found._replace(site=jnp.where(negative, family.message(cavity, found.stats), direct))
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """E[log t(f)] under t(f) N(f; g, r) × cavity(g)."""
         inner, residual = data
-        wide = widened(cavity, residual)
+        wide = add_noise_variance(cavity, residual)
         found = self.factor.tilted(family, wide, inner, 1.0)
         if found is NotImplemented:
             return NotImplemented
         return self.factor.expected_log(family, wide, inner, found)
 
 
-def widened(eta: Any, residual: Any) -> Any:
+def add_noise_variance(eta: Any, residual: Any) -> Any:
     """(ν, τ) of a Gaussian after noise of variance r is added: (ν, τ) / (1 + r τ), for a flat one too."""
     return eta / (1.0 + residual * eta[..., 1])[..., None]

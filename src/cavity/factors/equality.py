@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.linear import slopes
+from cavity.factors.linear import log_z_slopes
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gaussian import Gaussian
@@ -36,16 +36,16 @@ class Equality(Factor):
         site = others @ surplus
         known = jax.vmap(own.log_partition)(pieces)
         log_z = own.log_partition(together) - jnp.sum(known)
-        stats = jax.vmap(lambda cavity, site: statistics_of(own, cavity, site))(pieces, site)
+        stats = jax.vmap(lambda cavity, site: equality_statistics(own, cavity, site))(pieces, site)
         return Tilted(log_z, stats.ravel(), site.ravel())
 
 
-def statistics_of(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Array:
+def equality_statistics(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Array:
     """Tilted statistics of cavity × site, in the family's own coordinates."""
     if isinstance(family, Gaussian):
-        return slopes(cavity, site)
+        return log_z_slopes(cavity, site)
     if isinstance(family, FullGaussian):
-        # Nothing of a flat one, like `slopes`.
+        # Nothing of a flat one, like `log_z_slopes`.
         known = family.is_proper(cavity)
         safe = family.pack(jnp.zeros(family.dimension), jnp.eye(family.dimension))
         mean, covariance = family.coordinates(jnp.where(known, cavity, safe))

@@ -12,7 +12,7 @@ from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
-from cavity.families.line_coordinates import gamma_line, matched
+from cavity.families.line_coordinates import gamma_line, match_line_moments
 from cavity.families.product import Product
 from cavity.numerics.gamma_functions import log_minus_digamma
 from cavity.numerics.gamma_increments import gamma_shape_step, log_gamma_step
@@ -64,17 +64,17 @@ class GammaRate(Factor):
             return NotImplemented
         own = Gamma()
         if len(slots) == 1:
-            return observed(own, cavity, data)
+            return tilt_rate_alone(own, cavity, data)
         value, rate = cavity[:2], cavity[2:]
         flat = jnp.all(value == own.flat())
         return jax.tree.map(
             lambda known, unknown: jnp.where(flat, unknown, known),
-            between_known(own, value, rate, data.shape),
+            integrate_log_rate(own, value, rate, data.shape),
             to_unknown(own, rate, data.shape),
         )
 
 
-def observed(family: Gamma, rate: jax.Array, data: Draw) -> Tilted:
+def tilt_rate_alone(family: Gamma, rate: jax.Array, data: Draw) -> Tilted:
     """Of r alone: the message is the factor itself."""
     site = jnp.stack([data.shape, data.value])
     (a, b), (s, x) = rate, site
@@ -82,7 +82,7 @@ def observed(family: Gamma, rate: jax.Array, data: Draw) -> Tilted:
     return Tilted(log_z, family.moments(rate + site), site)
 
 
-def between_known(family: Gamma, value: jax.Array, rate: jax.Array, s: jax.Array) -> Tilted:
+def integrate_log_rate(family: Gamma, value: jax.Array, rate: jax.Array, s: jax.Array) -> Tilted:
     """Where something is known of x, by quadrature in log r."""
     a, b = value[0], value[1]
     usable = (a + s > 1.0) & family.is_proper(value) & family.is_proper(rate)
@@ -100,7 +100,9 @@ def between_known(family: Gamma, value: jax.Array, rate: jax.Array, s: jax.Array
     rule = integrate(lambda u: log_ratio(u) + line.log_density(u), lambda u: log_abs(line.statistics(u)))
     log_z = rule.log_z + log_gamma_step(a, s - 1.0) - gammaln(s)
     log_z = log_z - a * jnp.log1p(centre / b) + s * line.centre - (s - 1.0) * jnp.log(b + centre)
-    stats, message = matched(family, safe, line, rule.nodes, rule.log_weights, log_ratio(rule.nodes) - rule.log_z)
+    stats, message = match_line_moments(
+        family, safe, line, rule.nodes, rule.log_weights, log_ratio(rule.nodes) - rule.log_z
+    )
 
     weights, rates = jnp.exp(rule.log_weights), line.value(rule.nodes)
     mean = -stats[1]

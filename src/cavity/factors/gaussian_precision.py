@@ -10,7 +10,7 @@ from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import LOG_2PI, Gaussian
-from cavity.families.line_coordinates import gamma_line, matched
+from cavity.families.line_coordinates import gamma_line, match_line_moments
 from cavity.families.product import Product
 from cavity.numerics.gamma_increments import log_gamma_step
 from cavity.numerics.quadrature import integrate, log_abs
@@ -65,7 +65,7 @@ class GaussianPrecision(Factor):
         mean, signs = pieces[:, 0] * variance, jnp.array(SIGNS[: len(ends)])
         return jax.tree.map(
             lambda known, unknown: jnp.where(jnp.any(flat), unknown, known),
-            between_known(last, precision, mean, variance, signs, data),
+            integrate_log_precision(last, precision, mean, variance, signs, data),
             from_one_side(last, precision, mean, variance, signs, data, flat),
         )
 
@@ -78,7 +78,7 @@ def conjugate(family: Gamma, precision: jax.Array, gap: jax.Array) -> Tilted:
     return Tilted(log_z, family.moments(precision + site), site)
 
 
-def between_known(
+def integrate_log_precision(
     family: Gamma, precision: jax.Array, mean: jax.Array, variance: jax.Array, signs: jax.Array, known: jax.Array
 ) -> Tilted:
     """Where something is known of all, by quadrature in log τ."""
@@ -100,7 +100,9 @@ def between_known(
 
     rule = integrate(lambda u: log_ratio(u) + line.log_density(u), lambda u: log_abs(line.statistics(u)))
     log_z = rule.log_z - 0.5 * (gap**2 / total + jnp.log(total) + LOG_2PI)
-    stats, message = matched(family, safe, line, rule.nodes, rule.log_weights, log_ratio(rule.nodes) - rule.log_z)
+    stats, message = match_line_moments(
+        family, safe, line, rule.nodes, rule.log_weights, log_ratio(rule.nodes) - rule.log_z
+    )
 
     weights = jnp.exp(rule.log_weights)
     own = excess(rule.nodes)

@@ -12,9 +12,9 @@ from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.expected_log_step import expected_log
+from cavity.numerics.expected_log_step import expected_log_of_step
 from cavity.numerics.mixture_tails import Levels, Tilt, shares
-from cavity.numerics.recentred_rule import Slopes
+from cavity.numerics.recentred_rule import LogLikelihoodDerivatives
 
 
 def check_binary(name: str, label_noise: Any, data: Any) -> None:
@@ -55,13 +55,15 @@ def noisy_log(log_t: jax.Array, label_noise: Any) -> jax.Array:
     return shares(log_t, noise_levels(label_noise)).log_z
 
 
-def noisy_slopes(slopes: Callable[[jax.Array], Slopes], label_noise: Any) -> Callable[[jax.Array], Slopes]:
+def noisy_slopes(
+    slopes: Callable[[jax.Array], LogLikelihoodDerivatives], label_noise: Any
+) -> Callable[[jax.Array], LogLikelihoodDerivatives]:
     """log(ε + (1 − 2ε) t₀) and its derivatives r ℓ₀' and r (ℓ₀'' + (1 − r) ℓ₀'²), r the share of t₀."""
 
-    def noisy(f: jax.Array) -> Slopes:
+    def noisy(f: jax.Array) -> LogLikelihoodDerivatives:
         at = slopes(f)
         log_t, r, rest = shares(at.value, noise_levels(label_noise))
-        return Slopes(log_t, r * at.first, r * (at.second + rest * at.first**2))
+        return LogLikelihoodDerivatives(log_t, r * at.first, r * (at.second + rest * at.first**2))
 
     return noisy
 
@@ -78,7 +80,7 @@ def expected_log_of_label(factor: Factor, family: Family, cavity: jax.Array, dat
         return NotImplemented
     mean, variance = family.coordinates(cavity)
     tilted_mean, tilted_variance = family.coordinates(cavity + tilted.site)
-    return expected_log(
+    return expected_log_of_step(
         lambda f: factor.log_density(data * f, data), data * mean, variance, data * tilted_mean, tilted_variance
     )
 

@@ -75,10 +75,10 @@ class Linear(Factor):
         measure = -jnp.sum(jnp.where(flat, jnp.log(jnp.abs(data.weights)), 0.0))
         count = jnp.sum(flat)
         log_z = jnp.where(count == 0, density, jnp.where(count == 1, measure, jnp.inf))
-        return Tilted(log_z, slopes(pieces, site).ravel(), site.ravel())
+        return Tilted(log_z, log_z_slopes(pieces, site).ravel(), site.ravel())
 
 
-def slopes(cavity: jax.Array, site: jax.Array) -> jax.Array:
+def log_z_slopes(cavity: jax.Array, site: jax.Array) -> jax.Array:
     """(d1, d2) of log Z in the mean of a Gaussian cavity, rows (…, 2), from the message; nothing of a flat one."""
     flat = cavity[..., 1] == 0
     variance = 1.0 / jnp.where(flat, 1.0, cavity[..., 1])
@@ -115,5 +115,5 @@ class InnerProduct(Factor):
         outward = jnp.stack([centre, jnp.ones(())]) / spread
         inward = jnp.where(flat, 0.0, whole.pack(x * (z[0] - precision * offset), precision * jnp.outer(x, x)))
         first = jnp.where(flat, 0.0, whole.pack(x * gap / total, -jnp.outer(x, x) / total))
-        stats = jnp.concatenate([first, slopes(z, outward)])
+        stats = jnp.concatenate([first, log_z_slopes(z, outward)])
         return Tilted(log_z, stats, jnp.concatenate([inward, outward]))

@@ -20,8 +20,8 @@ from cavity.factors.label_noise import (
 )
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.mixture_tails import mirrored, mixed
-from cavity.numerics.recentred_rule import Slopes, falling_root, follow
+from cavity.numerics.mixture_tails import mirror_tilted, mixed
+from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 
 # σ has its poles at ±iπ.
 _SCALE = 1.5
@@ -55,9 +55,13 @@ class Logistic(Factor):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
         mean = data * mean
-        centres, scales = places(mean, variance, power)
+        centres, scales = logistic_landmarks(mean, variance, power)
         if is_one(power):
-            tilt = mixed(follow(slopes, 1, mean, variance, centres, scales), variance, noise_levels(self.label_noise))
+            tilt = mixed(
+                follow(log_sigmoid_derivatives, 1, mean, variance, centres, scales),
+                variance,
+                noise_levels(self.label_noise),
+            )
         else:
             # The power of a noisy likelihood is no mixture. Its floor leaves mass at the cavity's own mean, and meets
             # the rise at σ(f) = ε / (1 − 2ε).
@@ -65,8 +69,10 @@ class Logistic(Factor):
             corner = jnp.log(noise) - jnp.log1p(-2 * noise)
             centres = jnp.append(centres, jnp.stack([mean, corner]))
             scales = jnp.append(scales, jnp.stack([jnp.sqrt(variance), jnp.full_like(mean, _SCALE)]))
-            tilt = follow(noisy_slopes(slopes, self.label_noise), power, mean, variance, centres, scales)
-        return as_tilted(mirrored(tilt, data))
+            tilt = follow(
+                noisy_slopes(log_sigmoid_derivatives, self.label_noise), power, mean, variance, centres, scales
+            )
+        return as_tilted(mirror_tilted(tilt, data))
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         return expected_log_of_label(self, family, cavity, data, tilted)
@@ -77,7 +83,7 @@ class Logistic(Factor):
         mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
 
         def log_probability(m: jax.Array, v: jax.Array) -> jax.Array:
-            return follow(slopes, 1, m, v, *places(m, v, 1)).log_z
+            return follow(log_sigmoid_derivatives, 1, m, v, *logistic_landmarks(m, v, 1)).log_z
 
         sides = jnp.stack([-mean, mean], axis=-1)
         spread = jnp.broadcast_to(jnp.maximum(variance, jnp.finfo(float).tiny)[..., None], sides.shape)
@@ -85,15 +91,15 @@ class Logistic(Factor):
         return binary_prediction(log_probabilities, self.label_noise)
 
 
-def slopes(f: jax.Array) -> Slopes:
+def log_sigmoid_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:
     """log σ and its derivatives σ(−f), −σ(f) σ(−f), from one exponential."""
     small = jnp.exp(-jnp.abs(f))
     large = 1 / (1 + small)
     value = jnp.minimum(f, 0.0) - jnp.log1p(small)
-    return Slopes(value, jnp.where(f > 0, small, 1.0) * large, -small * large * large)
+    return LogLikelihoodDerivatives(value, jnp.where(f > 0, small, 1.0) * large, -small * large * large)
 
 
-def places(mean: jax.Array, variance: jax.Array, power: Any) -> tuple[jax.Array, jax.Array]:
+def logistic_landmarks(mean: jax.Array, variance: jax.Array, power: Any) -> tuple[jax.Array, jax.Array]:
     """The two modes and 0, with the scales of the integrand there."""
     # Which of the two slopes, p − p σ or p − (p + 1) σ.
     more = jnp.array([0.0, 1.0])

@@ -10,7 +10,7 @@ from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.beta import Beta
 from cavity.families.gaussian import LOG_2PI, Gaussian
-from cavity.families.line_coordinates import beta_line, matched
+from cavity.families.line_coordinates import beta_line, match_line_moments
 from cavity.families.product import Product
 from cavity.families.whitened import Frame, tilted, whitened_moments
 from cavity.numerics.gamma_functions import digamma_difference, trigamma
@@ -84,7 +84,7 @@ def of_known(family: Beta, line_family: Gaussian, shapes: jax.Array, odds: jax.A
     centre, spread, change = whitened_moments(column, slope(column.nodes), frame)
     said = tilted(line_family, frame, rule.log_z, centre, spread, change)
     surprise = log_normal(rule.nodes) - jnp.log(scale) + log_stretch(rule.nodes) - rule.log_z
-    stats, message = matched(family, safe, line, inner(rule.nodes), rule.log_weights, surprise)
+    stats, message = match_line_moments(family, safe, line, inner(rule.nodes), rule.log_weights, surprise)
     return Tilted(said.log_z, jnp.concatenate([stats, said.stats]), jnp.concatenate([message, said.site]))
 
 

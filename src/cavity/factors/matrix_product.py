@@ -10,7 +10,7 @@ from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
-from cavity.families.full_gaussian import FullGaussian, half_log_det, inverse
+from cavity.families.full_gaussian import FullGaussian, half_log_det, symmetric_inverse
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.product import Product
 
@@ -65,10 +65,10 @@ class MatrixProduct(Factor):
             seen, shift = gain @ after.precision(pieces[1]), gain @ after.nu(pieces[1])
         else:
             known_y, end, width = jnp.ones((), bool), jnp.zeros(size), jnp.zeros((size, size))
-            seen, shift = inverse(noise), jnp.zeros(size)
+            seen, shift = symmetric_inverse(noise), jnp.zeros(size)
         inward = before.pack(a.T @ (shift - seen @ b), a.T @ seen @ a)
         gap, total = end - centre, spread + width
-        weight = inverse(total)
+        weight = symmetric_inverse(total)
         log_z = jnp.where(known_y, log_normal(gap, total), 0.0)
         # Without a density of x, the integral over it: infinite where neither is known, or A leaves a direction open.
         alone = jnp.where(known_x, stand_in(before), inward)

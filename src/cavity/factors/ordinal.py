@@ -12,9 +12,9 @@ from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.expected_log_step import expected_log
+from cavity.numerics.expected_log_step import expected_log_of_step
 from cavity.numerics.interval import HUGE, interval, log_interval
-from cavity.numerics.recentred_rule import Slopes, falling_root, follow
+from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 
 
 @factor
@@ -100,7 +100,7 @@ class OrdinalProbit(Factor):
         half_width = jnp.where(first | last, 0.0, 0.5 * (upper - lower) / self.scale)
         mean, variance = family.coordinates(cavity)
         tilted_mean, tilted_variance = family.coordinates(cavity + tilted.site)
-        return expected_log(
+        return expected_log_of_step(
             lambda f: self.log_density(centre + self.scale * f, data),
             (mean - centre) / self.scale,
             variance / self.scale**2,
@@ -122,10 +122,12 @@ class OrdinalProbit(Factor):
     def slopes(self, lower: jax.Array, upper: jax.Array) -> Any:
         """log P(class | f) and its derivatives μ/s and −(1 − V)/s², as for a cavity of no variance."""
 
-        def at(f: jax.Array) -> Slopes:
+        def at(f: jax.Array) -> LogLikelihoodDerivatives:
             width = (upper - lower) / self.scale
             t = interval((lower - f) / self.scale, (upper - f) / self.scale, width=width)
-            return Slopes(t.log_z, t.mean / self.scale, -t.precision_gain * t.variance / self.scale**2)
+            return LogLikelihoodDerivatives(
+                t.log_z, t.mean / self.scale, -t.precision_gain * t.variance / self.scale**2
+            )
 
         return at
 

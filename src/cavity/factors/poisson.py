@@ -12,7 +12,7 @@ from cavity.factors.label_noise import as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet
-from cavity.numerics.recentred_rule import Slopes, follow
+from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, follow
 
 # e^f is cut off here: t is 0 long before, and its square must still be a number.
 _LARGEST = 300.0
@@ -42,14 +42,14 @@ class Poisson(Factor):
         return True
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
-        return slopes(x, jnp.asarray(data, float)).value
+        return log_poisson_derivatives(x, jnp.asarray(data, float)).value
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
         count = jnp.asarray(data, float)
-        modes = places(mean, variance, count, power)
+        modes = poisson_landmarks(mean, variance, count, power)
         width = 1 / jnp.sqrt(1 / variance + power * jnp.exp(modes))
         scales = jnp.minimum(width, 0.7)
 
@@ -58,10 +58,12 @@ class Poisson(Factor):
             growth = jnp.where(t == near, rate * jnp.expm1(near), jnp.exp(jnp.minimum(start + t, _LARGEST)) - rate)
             return count * t - growth
 
-        return as_tilted(follow(lambda f: slopes(f, count), power, mean, variance, modes, scales, change))
+        return as_tilted(
+            follow(lambda f: log_poisson_derivatives(f, count), power, mean, variance, modes, scales, change)
+        )
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
-        """y E f − E e^f − log y!, where E e^f = y − (log Z)' by parts; in the form of `slopes` for a large count."""
+        """y E f − E e^f − log y!, where E e^f = y − (log Z)' by parts, written as the log density is."""
         if not isinstance(family, Gaussian):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
@@ -78,7 +80,7 @@ class Poisson(Factor):
         return {"mean": rate, "variance": rate + rate**2 * jnp.expm1(variance)}
 
 
-def slopes(f: jax.Array, count: jax.Array) -> Slopes:
+def log_poisson_derivatives(f: jax.Array, count: jax.Array) -> LogLikelihoodDerivatives:
     """y f − e^f − log y! and its derivatives.
 
     With u = f − log y it is −y (e^u − 1 − u) − ½ log 2πy − ω(y), ω the remainder of Stirling's formula: terms of the
@@ -89,10 +91,10 @@ def slopes(f: jax.Array, count: jax.Array) -> Slopes:
     y = jnp.where(positive, count, 1.0)
     u = jnp.minimum(f, _LARGEST) - jnp.log(y)
     value = -y * (jnp.expm1(u) - u) - HALF_LOG_2PI - 0.5 * jnp.log(y) - binet(y)
-    return Slopes(jnp.where(positive, value, -rate), count - rate, -rate)
+    return LogLikelihoodDerivatives(jnp.where(positive, value, -rate), count - rate, -rate)
 
 
-def places(mean: jax.Array, variance: jax.Array, count: jax.Array, power: Any) -> jax.Array:
+def poisson_landmarks(mean: jax.Array, variance: jax.Array, count: jax.Array, power: Any) -> jax.Array:
     """The two modes, by Newton's method for log w, which falls from the right onto the root of a convex function."""
     gain = jnp.log(jnp.maximum(power, 1e-30) * variance)
     level = gain + mean + variance * (power * count + jnp.array([0.0, 1.0]))

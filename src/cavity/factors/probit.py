@@ -20,9 +20,9 @@ from cavity.factors.label_noise import (
 )
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.mixture_tails import Tilt, mirrored, mixed
+from cavity.numerics.mixture_tails import Tilt, mirror_tilted, mixed
 from cavity.numerics.normal import log_ndtr, mills, one_sided
-from cavity.numerics.recentred_rule import Slopes, falling_root, follow
+from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 
 
 @factor
@@ -68,9 +68,11 @@ class Probit(Factor):
         if is_one(power):
             tilt = mixed(threshold(mean, variance, 1.0), variance, noise_levels(self.label_noise))
         else:
-            centres, scales = places(mean, variance, power, self.label_noise)
-            tilt = follow(noisy_slopes(slopes, self.label_noise), power, mean, variance, centres, scales)
-        return as_tilted(mirrored(tilt, data))
+            centres, scales = probit_landmarks(mean, variance, power, self.label_noise)
+            tilt = follow(
+                noisy_slopes(log_probit_derivatives, self.label_noise), power, mean, variance, centres, scales
+            )
+        return as_tilted(mirror_tilted(tilt, data))
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         return expected_log_of_label(self, family, cavity, data, tilted)
@@ -104,13 +106,13 @@ def threshold(mean: jax.Array, variance: jax.Array, width: float) -> Tilt:
     )
 
 
-def slopes(f: jax.Array) -> Slopes:
+def log_probit_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:
     """log Φ and its derivatives a, −a (a + f)."""
     t = one_sided(f)
-    return Slopes(t.log_z, t.d1, -t.b)
+    return LogLikelihoodDerivatives(t.log_z, t.d1, -t.b)
 
 
-def places(mean: jax.Array, variance: jax.Array, power: Any, label_noise: Any) -> tuple[jax.Array, jax.Array]:
+def probit_landmarks(mean: jax.Array, variance: jax.Array, power: Any, label_noise: Any) -> tuple[jax.Array, jax.Array]:
     """Where Φ(f)^p N(f; m, v) and its slope have their mass, and where noise gives it a corner; and the scales there.
 
     The mode solves p a(f) = (f − m)/v. Since max(−f, 0) < a(f) < max(−f, 0) + 0.8, it lies between the two ends used.

@@ -12,7 +12,7 @@ from cavity.factors.label_noise import as_tilted, binary_prediction, check_binar
 from cavity.factors.probit import threshold
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.mixture_tails import mirrored, mixed
+from cavity.numerics.mixture_tails import mirror_tilted, mixed
 from cavity.numerics.normal import log_ndtr
 
 
@@ -45,7 +45,7 @@ class Step(Factor):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
         tilt = mixed(threshold(data * mean, variance, 0.0), variance, powered_levels(self.label_noise, power))
-        return as_tilted(mirrored(tilt, data))
+        return as_tilted(mirror_tilted(tilt, data))
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """π log(1 − ε) + (1 − π) log ε, with π = (1 − ε) Φ(z)/Z the share of the right side; 0 for ε = 0."""

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.numerics.short_axis import FEW, all_last, any_last, log_sum_last, shares_and_rest, shares_last
-from cavity.numerics.stable_differences import leave_one_out, log_excess
+from cavity.numerics.stable_differences import log_excess, sums_without_each
 
 #: A count above this is a zero. Not 0, because fractional powers and damped steps add up to integers only nearly.
 SOME = 1e-9
@@ -172,7 +172,7 @@ class Categorical(Family):
             apart = [[own[..., k] for k in range(self.states)] for own in (eta, other)]
             return jnp.where(both, spread_gap(*apart), jnp.inf)
         p, q = self.moments(eta), self.moments(other)
-        _, rest = leave_one_out(p)
+        _, rest = sums_without_each(p)
         # Of the most probable state, 1 − p and p − q are known from the other states alone.
         top = jnp.arange(self.states) == jnp.argmax(p, axis=-1, keepdims=True)
         others = jnp.sum(jnp.where(top, 0.0, p - q), axis=-1, keepdims=True)

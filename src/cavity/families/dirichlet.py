@@ -11,14 +11,14 @@ from cavity.families.base import Family
 from cavity.numerics.gamma_functions import (
     HALF_LOG_2PI,
     binet,
-    expected_log,
+    dirichlet_expected_log,
     log_beta,
     log_minus_digamma,
     stirling_divergence,
     trigamma_difference,
 )
 from cavity.numerics.inverses import dirichlet_shapes
-from cavity.numerics.stable_differences import leave_one_out, log_excess
+from cavity.numerics.stable_differences import log_excess, sums_without_each
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ShapeFamily(Family):
     @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         """E[log w_k] = ψ(a_k) − ψ(Σ a) (thesis 3.84)."""
-        return expected_log(jnp.asarray(eta))
+        return dirichlet_expected_log(jnp.asarray(eta))
 
     @float64
     def natural(self, mu: jax.Array) -> jax.Array:
@@ -62,7 +62,7 @@ class ShapeFamily(Family):
         """A − (a − 1)·mu with the terms Σ a_k log(a_k/S), of order S, cancelled on paper."""
         a = jnp.asarray(eta)
         total = jnp.sum(a, axis=-1)
-        return jnp.sum(expected_log(a) + corrections(a), axis=-1) - corrections(total)
+        return jnp.sum(dirichlet_expected_log(a) + corrections(a), axis=-1) - corrections(total)
 
     @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
@@ -72,7 +72,7 @@ class ShapeFamily(Family):
         """
         a, b = jnp.asarray(eta), jnp.asarray(other)
         delta = b - a
-        (total, rest), (total_b, _) = leave_one_out(a), leave_one_out(b)
+        (total, rest), (total_b, _) = sums_without_each(a), sums_without_each(b)
         total, total_b, delta_total = total[..., None], total_b[..., None], jnp.sum(delta, axis=-1, keepdims=True)
         ratio = (a / total) / (b / total_b)
         # For close members r − 1 comes from the steps, those of the largest shape and of its rivals kept apart.
@@ -87,8 +87,8 @@ class ShapeFamily(Family):
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Largest |E log w_k − E' log w_k| in units of the standard deviation of log w_k under `eta`."""
         a, b = jnp.asarray(eta), jnp.asarray(other)
-        spread = jnp.sqrt(trigamma_difference(a, leave_one_out(a)[1]))
-        gap = jnp.max(jnp.abs(expected_log(a) - expected_log(b)) / spread, axis=-1)
+        spread = jnp.sqrt(trigamma_difference(a, sums_without_each(a)[1]))
+        gap = jnp.max(jnp.abs(dirichlet_expected_log(a) - dirichlet_expected_log(b)) / spread, axis=-1)
         return jnp.where(self.is_proper(a) & self.is_proper(b), gap, jnp.inf)
 
     def keep_proper(self, cavity: jax.Array, stats: jax.Array, site: jax.Array, floor: float) -> jax.Array:
@@ -152,7 +152,7 @@ class Dirichlet(ShapeFamily):
     @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         """(diag p − p pᵀ)/(S + 1) with p = a/S."""
-        total, rest = leave_one_out(jnp.asarray(eta))
+        total, rest = sums_without_each(jnp.asarray(eta))
         p, other = eta / total[..., None], rest / total[..., None]
         outer = -p[..., :, None] * p[..., None, :]
         # p (1 − p) from the other shapes: 1 − p rounds to 0 when one shape dominates.

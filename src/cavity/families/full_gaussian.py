@@ -28,7 +28,7 @@ def floored(z: jax.Array) -> jax.Array:
     return jnp.maximum(1.0 + z, jnp.finfo(float).eps)
 
 
-def whiten(factor: jax.Array, matrix: jax.Array) -> jax.Array:
+def whiten_matrix(factor: jax.Array, matrix: jax.Array) -> jax.Array:
     """factor⁻¹ matrix factor⁻ᵀ for a lower triangular factor."""
     half = linalg.solve_triangular(factor, matrix, lower=True)
     return symmetrise(linalg.solve_triangular(factor, jnp.swapaxes(half, -1, -2), lower=True))
@@ -54,11 +54,11 @@ class FullGaussian(VectorGaussian):
 
     @float64
     def spread(self, eta: jax.Array) -> jax.Array:
-        return inverse(self.precision(eta))
+        return symmetric_inverse(self.precision(eta))
 
     @float64
     def from_mean(self, mean: Any, spread: Any) -> jax.Array:
-        precision = inverse(jnp.asarray(spread, float))
+        precision = symmetric_inverse(jnp.asarray(spread, float))
         return self.pack(jnp.einsum("...ij,...j->...i", precision, jnp.asarray(mean, float)), precision)
 
     @float64
@@ -90,7 +90,7 @@ class FullGaussian(VectorGaussian):
 
     @float64
     def mean(self, eta: jax.Array) -> jax.Array:
-        return jnp.einsum("...ij,...j->...i", inverse(self.precision(eta)), self.nu(eta))
+        return jnp.einsum("...ij,...j->...i", symmetric_inverse(self.precision(eta)), self.nu(eta))
 
     @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
@@ -137,11 +137,11 @@ class FullGaussian(VectorGaussian):
         """
         old, new = self.precision(eta), self.precision(other)
         step, mean = new - old, self.mean(eta)
-        z = jnp.linalg.eigvalsh(whiten(jnp.linalg.cholesky(old), step))
+        z = jnp.linalg.eigvalsh(whiten_matrix(jnp.linalg.cholesky(old), step))
         direct = self.nu(other) - jnp.einsum("...ij,...j->...i", new, mean)
         by_step = self.nu(other) - self.nu(eta) - jnp.einsum("...ij,...j->...i", step, mean)
         close = jnp.max(jnp.abs(z), axis=-1, keepdims=True) <= 0.5
-        return z, jnp.einsum("...ij,...j->...i", inverse(new), jnp.where(close, by_step, direct))
+        return z, jnp.einsum("...ij,...j->...i", symmetric_inverse(new), jnp.where(close, by_step, direct))
 
     def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
         """Lambda = −(I + H V)⁻¹ H, nu = g + Lambda (m + V g), with g, H the derivatives of log Z, (m, V) the cavity."""
@@ -162,7 +162,7 @@ class FullGaussian(VectorGaussian):
         mean, covariance = self.coordinates(cavity)
         least = floor * jnp.eye(self.dimension)
         factor = jnp.linalg.cholesky(self.precision(cavity) + least)
-        values, vectors = jnp.linalg.eigh(whiten(factor, self.precision(site) - least))
+        values, vectors = jnp.linalg.eigh(whiten_matrix(factor, self.precision(site) - least))
         back = factor @ vectors
         precision = least + (back * jnp.maximum(values, 0.0)[..., None, :]) @ jnp.swapaxes(back, -1, -2)
         slope = self.nu(stats)
@@ -175,7 +175,7 @@ class FullGaussian(VectorGaussian):
         return value, self.pack(slope, 2.0 * symmetrise(dv) - slope[:, None] * slope[None, :])
 
 
-def inverse(matrix: jax.Array) -> jax.Array:
+def symmetric_inverse(matrix: jax.Array) -> jax.Array:
     """Symmetric inverse by Cholesky; NaN where the matrix is not positive definite."""
     factor = jnp.linalg.cholesky(matrix)
     eye = jnp.broadcast_to(jnp.eye(matrix.shape[-1]), matrix.shape)

@@ -147,7 +147,7 @@ def gamma_line(cavity: jax.Array) -> Line:
     return Line(centre, scale, a, coordinate, value, log_density, statistics, position, -shift, top)
 
 
-def matched(
+def match_line_moments(
     family: Family, cavity: jax.Array, own: Line, u: jax.Array, log_weights: jax.Array, surprise: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """(expected statistics, message) of a tilted distribution given by weighted points u of its cavity's line.

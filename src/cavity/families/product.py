@@ -26,7 +26,7 @@ def tilted_size(family: Family) -> int:
     return getattr(family, "tilted_size", moment_size(family))
 
 
-def cut(sizes: list[int]) -> tuple[slice, ...]:
+def consecutive_slices(sizes: list[int]) -> tuple[slice, ...]:
     """Consecutive slices of these lengths."""
     ends = list(accumulate(sizes))
     return tuple(slice(end - size, end) for size, end in zip(sizes, ends, strict=True))
@@ -67,7 +67,7 @@ class Product(Family):
     @property
     def slices(self) -> tuple[slice, ...]:
         """Where each family's natural parameters lie."""
-        return cut([family.size for family in self.families])
+        return consecutive_slices([family.size for family in self.families])
 
     def parts(self, eta: jax.Array) -> list[jax.Array]:
         """The natural parameters of each family."""
@@ -75,7 +75,7 @@ class Product(Family):
 
     def split(self, stats: jax.Array, sizes: list[int]) -> list[jax.Array]:
         """Statistics cut into one piece for each family."""
-        return [jnp.asarray(stats)[..., part] for part in cut(sizes)]
+        return [jnp.asarray(stats)[..., part] for part in consecutive_slices(sizes)]
 
     def each(self, question: str, *etas: jax.Array) -> list[Any]:
         """The answers of all families to one question about their own parameters."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity._core.threads import one_blas_thread
-from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widened
+from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widen_gaussian
 from cavity.diagnostics.psis import effective_sample_size, smooth
 from cavity.diagnostics.tempering import temper
 from cavity.diagnostics.weighted import stratified_log_mean, weighted_moments
@@ -152,10 +152,10 @@ def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Arr
     def value(z: np.ndarray) -> np.ndarray:
         return at.centre + (z @ at.root.T).reshape(len(z), *at.centre.shape)
 
-    around = widened(at.mean, at.covariance, FREEDOM, WIDTH)
+    around = widen_gaussian(at.mean, at.covariance, FREEDOM, WIDTH)
     parts = [
         (AROUND, around),
-        (ITSELF, widened(at.mean, at.covariance, math.inf, 1.0)),
+        (ITSELF, widen_gaussian(at.mean, at.covariance, math.inf, 1.0)),
         (PRIOR, prior := Component(np.zeros(d), np.eye(d))),
     ]
     if d <= MAX_DIMENSION:
@@ -163,7 +163,7 @@ def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Arr
         if particles is not None:
             count = max(1, min(MAX_COMPONENTS, PARTICLES // (20 * d)))
             for share, mean, covariance in fit_mixture(particles.z, rng, count):
-                parts.append((FITTED * share, widened(mean, covariance, FREEDOM, WIDTH)))
+                parts.append((FITTED * share, widen_gaussian(mean, covariance, FREEDOM, WIDTH)))
     drawn = mixture(parts).draw(rng, draws)
     x = value(drawn.z)
     log_weights = prior.log_density(drawn.z) + log_likelihood(problem, x) - drawn.log_density

@@ -133,7 +133,7 @@ def squared_distances_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def matern(nu: float, squared: jax.Array) -> jax.Array:
     """Matérn's kernel as a function of the squared distance r²."""
-    s = root(2.0 * nu * squared)
+    s = smooth_sqrt(2.0 * nu * squared)
     polynomial = {0.5: 1.0, 1.5: 1.0 + s, 2.5: 1.0 + s + s**2 / 3.0}[nu]
     return polynomial * jnp.exp(-s)
 
@@ -145,14 +145,14 @@ def matern_jvp(nu: float, primals: tuple[Any], tangents: tuple[Any]) -> tuple[ja
     For ν = ½ the slope is set to 0 below s = COINCIDENT.
     """
     (squared,), (change,) = primals, tangents
-    s = root(2.0 * nu * squared)
+    s = smooth_sqrt(2.0 * nu * squared)
     apart = s > COINCIDENT
     factor = {0.5: jnp.where(apart, 1.0 / jnp.where(apart, s, 1.0), 0.0), 1.5: 1.0, 2.5: (1.0 + s) / 3.0}[nu]
     slope = -nu * factor * jnp.exp(-s)  # one array for the reverse pass to keep
     return matern(nu, squared), slope * change
 
 
-def root(squared: jax.Array) -> jax.Array:
+def smooth_sqrt(squared: jax.Array) -> jax.Array:
     """√ of a squared distance, with derivative 0 instead of ∞ where the points are equal."""
     apart = squared > 0
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, squared, 1.0)), 0.0)

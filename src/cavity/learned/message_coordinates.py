@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from cavity.factors.equality import statistics_of as statistics
+from cavity.factors.equality import equality_statistics as statistics
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical

@@ -22,13 +22,13 @@ class ClosedForm(Moments):
         if tilted is not NotImplemented:
             return tilted, {}
         if factor.log_z is None or not is_one(power):
-            raise missing(factor, family, power)
+            raise missing_closed_form(factor, family, power)
         log_z_of_site = factor.log_z
         log_z, stats = family.tilted_stats(lambda *coordinates: log_z_of_site(*coordinates, data), cavity)
         return Tilted(log_z, stats, family.message(cavity, stats)), {}
 
 
-def missing(factor: Factor, family: Family, power: float) -> MissingClosedForm:
+def missing_closed_form(factor: Factor, family: Family, power: float) -> MissingClosedForm:
     """The error that names the combination, what exists, and what to use instead."""
     known = list(factor.closed_forms)
     if factor.log_z is not None:

@@ -16,7 +16,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import ASKED_APART, Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.short_axis import apart, largest, log_sum, log_sum_last, stacked, unstacked
+from cavity.numerics.short_axis import apart, concatenate_pieces, elementwise_log_sum, largest, log_sum_last, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000
@@ -59,7 +59,7 @@ class Enumeration(Moments):
         log_z = jnp.max(inside) if self.maximum else log_sum_last(inside)
         if len(variables) <= ASKED_APART:
             found = [results(log_z, *own) for own in zip(cavities, outgoing, strict=True)]
-            stats, sites = (stacked([piece for own in found for piece in own[k]]) for k in (0, 1))
+            stats, sites = (concatenate_pieces([piece for own in found for piece in own[k]]) for k in (0, 1))
         else:
             ends = np.cumsum([own.states for own in variables])[:-1]
             (stats,), flat = results(log_z, jnp.concatenate(cavities), jnp.concatenate(outgoing), False)
@@ -118,7 +118,7 @@ def halved(log_t: jax.Array, cavities: list[jax.Array], total: Callable[..., jax
 
 def entry_messages(log_t: Entries, cavities: list[list[jax.Array]], maximum: bool = False) -> list[list[jax.Array]]:
     """`messages` with every entry of the table and of the cavities apart: a number each, or one array of sites."""
-    total = largest if maximum else log_sum
+    total = largest if maximum else elementwise_log_sum
 
     def term(x: tuple[int, ...], axis: int) -> jax.Array:
         return sum([own[k] for j, (own, k) in enumerate(zip(cavities, x, strict=True)) if j != axis], log_t[x])

@@ -67,7 +67,7 @@ class Importance(Moments):
         proper = family.is_proper(cavity)
         cavity = jnp.where(proper, cavity, 1.0)
         own = self.proposal == "cavity"
-        x = draw(family, key, cavity, self.draws) if own else self.proposal.sample(key, (self.draws,))
+        x = draw_from_cavity(family, key, cavity, self.draws) if own else self.proposal.sample(key, (self.draws,))
         log_w = power * jax.vmap(lambda one: factor.log_density(one, data))(x)
         if not own:
             log_w += jax.vmap(lambda one: family.log_density(cavity, one) - self.proposal.log_density(one))(x)
@@ -82,12 +82,12 @@ class Importance(Moments):
         return Tilted(log_z, stats, site), {"ess": ess, "error": error}
 
 
-def draw(family: Any, key: jax.Array, cavity: jax.Array, draws: int) -> Any:
+def draw_from_cavity(family: Any, key: jax.Array, cavity: jax.Array, draws: int) -> Any:
     """Draws from the cavity, those of Gaussian parts with exact mean and covariance."""
     if isinstance(family, Product):
         keys = jax.random.split(key, len(family.families))
         rows = zip(family.families, keys, family.parts(cavity), strict=True)
-        return tuple(draw(own, own_key, part, draws) for own, own_key, part in rows)
+        return tuple(draw_from_cavity(own, own_key, part, draws) for own, own_key, part in rows)
     if not is_gaussian(family):
         return family.sample(key, cavity, (draws,))
     frame = whiten(family, cavity)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI, Gaussian
-from cavity.families.line_coordinates import Line, is_unconstrained, line, matched
+from cavity.families.line_coordinates import Line, is_unconstrained, line, match_line_moments
 from cavity.families.product import Product
 from cavity.families.whitened import Frame, tilted, whiten, whitened_moments
 from cavity.moments.base import Info
@@ -60,7 +60,7 @@ class Curved(NamedTuple):
 
     def hears(self, rule: Integral, slopes: jax.Array, surprise: jax.Array) -> tuple[jax.Array, ...]:
         """Statistics and message from weighted points; the statistics of a factor that says nothing."""
-        heard = matched(self.family, self.cavity, self.own, rule.nodes, rule.log_weights, surprise)
+        heard = match_line_moments(self.family, self.cavity, self.own, rule.nodes, rule.log_weights, surprise)
         return *heard, cavity_statistics(self.family, self.cavity)
 
 

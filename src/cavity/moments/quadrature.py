@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
-from cavity.families.line_coordinates import is_unconstrained, line, matched
+from cavity.families.line_coordinates import is_unconstrained, line, match_line_moments
 from cavity.families.product import Product
 from cavity.families.whitened import dimension, is_gaussian, tilted, whiten, whitened_moments
 from cavity.moments.base import Info, Moments
@@ -58,7 +58,7 @@ class Quadrature(Moments):
     def tilt(
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
     ) -> tuple[Tilted, Info]:
-        check(family)
+        check_has_rule(family)
 
         def log_factor(x: jax.Array) -> jax.Array:
             return power * factor.log_density(x, data)
@@ -71,7 +71,7 @@ class Quadrature(Moments):
         return constrained(log_factor, family, cavity, marks)
 
     def evaluations(self, family: Family) -> int:
-        check(family)
+        check_has_rule(family)
         if isinstance(family, Product):
             return evaluations(len(family.families), self.order or JOINT_ORDERS[len(family.families)])
         size = dimension(family) if is_gaussian(family) else 1
@@ -113,7 +113,7 @@ def can_integrate(family: Family) -> bool:
     return (is_gaussian(family) and dimension(family) <= LARGEST) or is_unconstrained(family) or is_joint(family)
 
 
-def check(family: Family) -> None:
+def check_has_rule(family: Family) -> None:
     """Refuse families without a rule."""
     if is_gaussian(family) and dimension(family) > LARGEST:
         raise TypeError(
@@ -146,7 +146,7 @@ def constrained(
         message = family.message(safe, stats)
     else:
         surprise = jax.vmap(lambda u: log_factor(coordinate.value(u)))(rule.nodes) - rule.log_z
-        stats, message = matched(family, safe, coordinate, rule.nodes, rule.log_weights, surprise)
+        stats, message = match_line_moments(family, safe, coordinate, rule.nodes, rule.log_weights, surprise)
     stats = jnp.where(found, stats, cavity_statistics(family, safe))
     site = jnp.where(found, message, 0.0)
     return Tilted(jnp.where(found, rule.log_z, -jnp.inf), stats, site), {"error": jnp.where(found, rule.error, jnp.inf)}

@@ -21,7 +21,7 @@ from cavity.numerics.linear import cholesky, solve_triangular
 Blocks = tuple[jax.Array, ...]
 
 
-class Factor(NamedTuple):
+class BlockedCholesky(NamedTuple):
     """B = L Lᵀ: inverses of its diagonal blocks, what is below them, and diag(L)² − 1, so log |B| = Σ log1p(excess)."""
 
     inverses: Blocks
@@ -37,7 +37,7 @@ class Inverse(NamedTuple):
     complement: jax.Array
 
 
-def factor(k: jax.Array, root: jax.Array, width: int) -> Factor:
+def blocked_cholesky(k: jax.Array, root: jax.Array, width: int) -> BlockedCholesky:
     """L for B = I + R K R, with R = diag root; not a number where B is not positive definite to rounding."""
     inverses: list[jax.Array] = []
     below: list[jax.Array] = []
@@ -54,10 +54,10 @@ def factor(k: jax.Array, root: jax.Array, width: int) -> Factor:
         excess.append(jnp.diagonal(square) - jnp.sum(jnp.tril(lower, -1) ** 2, axis=1))
         inverses.append(solve_triangular(lower, jnp.eye(own.size)))
         below.append(column[own.size :] @ inverses[-1].T)
-    return Factor(tuple(inverses), tuple(below), jnp.concatenate(excess))
+    return BlockedCholesky(tuple(inverses), tuple(below), jnp.concatenate(excess))
 
 
-def inverse(found: Factor, width: int) -> Inverse:
+def blocked_inverse(found: BlockedCholesky, width: int) -> Inverse:
     """B⁻¹ from L, from the last block of columns to the first."""
     known = jnp.zeros((0, 0))  # B⁻¹ in the blocks behind
     columns: list[jax.Array] = []
@@ -85,7 +85,7 @@ def inverse(found: Factor, width: int) -> Inverse:
     return Inverse(tuple(columns[::-1]), jnp.concatenate(diagonal[::-1]), jnp.concatenate(complement[::-1]))
 
 
-def solve(found: Factor, right: jax.Array) -> jax.Array:
+def blocked_solve(found: BlockedCholesky, right: jax.Array) -> jax.Array:
     """B⁻¹ right by substitution: where B is ill-conditioned far more accurate than a product with B⁻¹."""
     forward = []
     for own, below in zip(found.inverses, found.below, strict=True):
@@ -103,7 +103,7 @@ def lower_part(columns: Blocks) -> jax.Array:
     return jnp.concatenate([jnp.pad(block, ((size - block.shape[0], 0), (0, 0))) for block in columns], axis=1)
 
 
-def mirrored(columns: Blocks) -> jax.Array:
+def symmetric_from_columns(columns: Blocks) -> jax.Array:
     """The symmetric matrix of which these are the columns from the diagonal block on."""
     size, width = columns[0].shape
     lower, block = lower_part(columns), jnp.arange(size) // width

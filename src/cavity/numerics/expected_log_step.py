@@ -22,7 +22,7 @@ import numpy as np
 NODES, REACH, LONG_REACH = 44, 9.0, 40.0
 
 
-def expected_log(
+def expected_log_of_step(
     log_likelihood: Callable[[jax.Array], jax.Array],
     mean: jax.Array,
     variance: jax.Array,

@@ -14,7 +14,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.stable_differences import leave_one_out, log_excess
+from cavity.numerics.stable_differences import log_excess, sums_without_each
 
 #: Arguments are moved up by this many steps before an asymptotic series is used.
 SHIFT = 10
@@ -110,9 +110,9 @@ def trigamma_difference(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def expected_log(a: jax.Array) -> jax.Array:
+def dirichlet_expected_log(a: jax.Array) -> jax.Array:
     """ψ(a_k) − ψ(Σ a) over the last axis: E[log w_k] under a Dirichlet (thesis 3.84)."""
-    _, rest = leave_one_out(a)
+    _, rest = sums_without_each(a)
     return digamma_difference(a, rest)
 
 
@@ -123,7 +123,7 @@ def log_beta(a: jax.Array) -> jax.Array:
 
     The terms x log x − x of Stirling's formula combine to Σ a_k log(a_k/S), which is all that can be large.
     """
-    total, rest = leave_one_out(a)
+    total, rest = sums_without_each(a)
     share = -a * jnp.where(rest < a, jnp.log1p(rest / a), -jnp.log(a / total[..., None]))
     small = share - 0.5 * jnp.log(a) + binet(a) + HALF_LOG_2PI
     return jnp.sum(small, axis=-1) + 0.5 * jnp.log(total) - binet(total) - HALF_LOG_2PI
@@ -131,9 +131,9 @@ def log_beta(a: jax.Array) -> jax.Array:
 
 @log_beta.defjvp
 def log_beta_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """The gradient is `expected_log`; differentiating the sum above would cancel."""
+    """The gradient is `dirichlet_expected_log`; differentiating the sum above would cancel."""
     (a,), (direction,) = primals, tangents
-    return log_beta(a), jnp.sum(expected_log(a) * direction, axis=-1)
+    return log_beta(a), jnp.sum(dirichlet_expected_log(a) * direction, axis=-1)
 
 
 @jax.jit

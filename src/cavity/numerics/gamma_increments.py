@@ -17,7 +17,7 @@ from cavity.numerics.gamma_functions import (
     trigamma_difference,
     trigamma_excess,
 )
-from cavity.numerics.stable_differences import leave_one_out
+from cavity.numerics.stable_differences import sums_without_each
 
 #: Newton steps, from the solution of the equations of the moments
 REFINEMENTS = 4
@@ -81,7 +81,7 @@ def dirichlet_shape_step(a: jax.Array, change: jax.Array, start: jax.Array) -> j
 
 def newton_direction(a: jax.Array, residual: jax.Array) -> jax.Array:
     """The d with ψ'(a_k) d_k − ψ'(Σ a) Σ d = residual_k: a diagonal and a matrix of rank one."""
-    total, rest = leave_one_out(a)
+    total, rest = sums_without_each(a)
     inverse, curve_total = 1.0 / trigamma(a), trigamma(total)[..., None]
     # 1 − ψ'(S) Σ 1/ψ'(a_k) cancels against the largest shape, whose part is (ψ'(a) − ψ'(S))/ψ'(a).
     largest = jax.nn.one_hot(jnp.argmax(a, axis=-1), a.shape[-1], dtype=bool)

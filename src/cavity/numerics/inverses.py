@@ -13,13 +13,13 @@ from jax.scipy.special import digamma
 
 from cavity.numerics.gamma_functions import (
     digamma_difference,
-    expected_log,
+    dirichlet_expected_log,
     log_minus_digamma,
     trigamma,
     trigamma_difference,
     trigamma_excess,
 )
-from cavity.numerics.stable_differences import leave_one_out
+from cavity.numerics.stable_differences import sums_without_each
 
 NEWTON_STEPS = 5
 POLISH_STEPS = 8  # two or three converge; the rest are for components that first meet their bound here
@@ -63,7 +63,7 @@ class Bracket(NamedTuple):
     rounds: jax.Array
 
 
-class Guess(NamedTuple):
+class ShapesAtSum(NamedTuple):
     """The shapes that go with one value of S = Σ a, and the mismatch (positive where S is too small) with its slope."""
 
     shapes: jax.Array
@@ -85,7 +85,7 @@ def dirichlet_shapes(mu: jax.Array, lower: jax.Array | float = 0.0) -> jax.Array
     gap = log_gap(mu, largest)
     feasible = (gap > 0) & jnp.all(jnp.isfinite(mu) & (mu < 0), axis=-1)
     # A harmless stand-in keeps an impossible row from holding up the rest of the batch.
-    mu = jnp.where(feasible[..., None], mu, expected_log(jnp.ones(components)))
+    mu = jnp.where(feasible[..., None], mu, dirichlet_expected_log(jnp.ones(components)))
     gap = log_gap(mu, largest)
 
     # ψ⁻¹(y) ≤ e^y + ½ gives Σ a ≤ (½(K − 1) + 1 + Σ lower)/gap; ψ⁻¹(y) ≈ −1/y for small shapes gives the other end.
@@ -119,7 +119,7 @@ def dirichlet_shapes(mu: jax.Array, lower: jax.Array | float = 0.0) -> jax.Array
 
     first = Bracket(start, low, high, 2.0 * (high - low), mu, jnp.zeros((), int))
     final = jax.lax.while_loop(unfinished, advance, first)
-    shapes = jax.lax.fori_loop(0, POLISH_STEPS, lambda _, a: newton_step(a, mu, lower), final.shapes)
+    shapes = jax.lax.fori_loop(0, POLISH_STEPS, lambda _, a: projected_newton_step(a, mu, lower), final.shapes)
     return jnp.where(feasible[..., None], shapes, jnp.nan)
 
 
@@ -128,7 +128,9 @@ def log_gap(mu: jax.Array, largest: jax.Array) -> jax.Array:
     return -jnp.sum(jnp.where(largest, jnp.expm1(mu), jnp.exp(mu)), axis=-1)
 
 
-def shapes_given_total(mu: jax.Array, lower: jax.Array, gap: jax.Array, largest: jax.Array, point: jax.Array) -> Guess:
+def shapes_given_total(
+    mu: jax.Array, lower: jax.Array, gap: jax.Array, largest: jax.Array, point: jax.Array
+) -> ShapesAtSum:
     """The shapes for S = exp(point), and how far their sum is from S, on a scale where Newton's method is nearly exact.
 
     In general the mismatch is log Σ (a_k/S − exp mu_k) − log gap, close to linear in log S. Where one component holds
@@ -152,16 +154,16 @@ def shapes_given_total(mu: jax.Array, lower: jax.Array, gap: jax.Array, largest:
     value = -digamma_difference(remainder, others)
     own = jnp.log(value / -jnp.max(mu, axis=-1))
     own_slope = (trigamma(remainder) * others_slope - total * trigamma_difference(remainder, others)) / value
-    return Guess(
+    return ShapesAtSum(
         jnp.where(largest & dominated[..., None], remainder[..., None], shapes),
         jnp.where(dominated, own, general),
         jnp.where(dominated, own_slope, general_slope),
     )
 
 
-def newton_step(a: jax.Array, mu: jax.Array, lower: jax.Array) -> jax.Array:
+def projected_newton_step(a: jax.Array, mu: jax.Array, lower: jax.Array) -> jax.Array:
     """One projected Newton step: components at their bound that are pushed outwards stay, the others move."""
-    total, rest = leave_one_out(a)
+    total, rest = sums_without_each(a)
     residual = mu - digamma_difference(a, rest)
     curve, curve_total = trigamma(a), trigamma(total)[..., None]
     inverse = jnp.where((a <= lower) & (residual < 0), 0.0, 1.0 / curve)

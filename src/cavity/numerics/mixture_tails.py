@@ -100,6 +100,6 @@ def mixed(tilt: Tilt, variance: jax.Array, levels: Levels) -> Tilt:
     )
 
 
-def mirrored(tilt: Tilt, sign: jax.Array) -> Tilt:
+def mirror_tilted(tilt: Tilt, sign: jax.Array) -> Tilt:
     """The tilted distribution of t(sign · f) under the mirrored cavity; sign is ±1."""
     return tilt._replace(d1=sign * tilt.d1, pull=sign * tilt.pull, lift=sign * tilt.lift)

@@ -91,7 +91,7 @@ class Panels(NamedTuple):
     log_test_errors: jax.Array
 
 
-class Search(NamedTuple):
+class RefinementState(NamedTuple):
     """State of the refinement: errors and shares of all panels relative to the total, rounds without progress."""
 
     panels: Panels
@@ -149,15 +149,19 @@ def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array |
     panels = jax.tree.map(lambda leaf: jnp.full(leaf.shape, -jnp.inf), empty)
     blank = jnp.zeros(grid[0].shape)
     panels = panels._replace(low=blank, high=blank, mean=blank, spread=blank)
-    start = Search(panels, *relative_errors(panels), jnp.asarray(jnp.inf), jnp.zeros((), int), jnp.zeros((), int))
+    start = RefinementState(
+        panels, *relative_errors(panels), jnp.asarray(jnp.inf), jnp.zeros((), int), jnp.zeros((), int)
+    )
 
-    def going(search: Search) -> jax.Array:
+    def going(search: RefinementState) -> jax.Array:
         unfinished = (search.error > TOLERANCE) & (search.stalled < PATIENCE)
         return (search.rounds < loads) | (unfinished & (search.rounds < loads + ROUNDS))
 
-    final: Search = jax.lax.while_loop(going, lambda search: refine(evaluate, grid, loads, search), start)
+    final: RefinementState = jax.lax.while_loop(
+        going, lambda search: refine_panels(evaluate, grid, loads, search), start
+    )
     panels, error = final.panels, final.error
-    nodes = place(panels.low, panels.high)
+    nodes = panel_points(panels.low, panels.high)
     half_width = 0.5 * (panels.high - panels.low)
     log_f_nodes = jax.vmap(jax.vmap(clean))(nodes)
     log_terms = log_f_nodes + jnp.log(jnp.asarray(WEIGHTS)) + jnp.log(half_width)[:, None]
@@ -170,7 +174,7 @@ def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array |
     return Integral(nodes.ravel(), log_weights.ravel(), log_z, jnp.where(found, error + rounding, jnp.inf))
 
 
-def place(low: jax.Array, high: jax.Array) -> jax.Array:
+def panel_points(low: jax.Array, high: jax.Array) -> jax.Array:
     """The points of panels [low, high], last axis; the ends are hit exactly, so that neighbours agree on them."""
     points = jnp.asarray(POINTS)
     return 0.5 * ((1.0 - points) * low[..., None] + (1.0 + points) * high[..., None])
@@ -178,7 +182,7 @@ def place(low: jax.Array, high: jax.Array) -> jax.Array:
 
 def panel(clean: Callable, tests: Callable, low: jax.Array, high: jax.Array) -> Panels:
     """Mass, mean, variance and error of one panel, all in logs relative to the panel's own largest value."""
-    u = place(low, high)
+    u = panel_points(low, high)
     values = clean(u)
     peak = jnp.max(values)
     safe = jnp.where(jnp.isfinite(peak), peak, 0.0)
@@ -235,9 +239,12 @@ def relative_errors(panels: Panels) -> tuple[jax.Array, jax.Array, jax.Array]:
     return log_errors, log_weight, jnp.where(found, jnp.sum(jnp.exp(log_errors)), jnp.inf)
 
 
-def refine(
-    evaluate: Callable[[jax.Array, jax.Array], Panels], grid: tuple[jax.Array, jax.Array], loads: int, search: Search
-) -> Search:
+def refine_panels(
+    evaluate: Callable[[jax.Array, jax.Array], Panels],
+    grid: tuple[jax.Array, jax.Array],
+    loads: int,
+    search: RefinementState,
+) -> RefinementState:
     """One batch of panels: at first the next of the starting grid, then halves of the worst.
 
     Of a bisected panel one half stays in place, the other takes the place of a negligible panel.
@@ -267,7 +274,7 @@ def refine(
     improved = (error < 0.5 * search.best) | (error > NOISE)
     stalled = jnp.where(jnp.any(splits), jnp.where(improved, 0, search.stalled + 1), PATIENCE)
     best = jnp.where(error < 0.5 * search.best, error, search.best)
-    return Search(
+    return RefinementState(
         panels,
         log_errors,
         log_weight,

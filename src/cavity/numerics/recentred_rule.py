@@ -36,7 +36,7 @@ _RUNGS = 10
 _REACH = 9.0
 
 
-class Slopes(NamedTuple):
+class LogLikelihoodDerivatives(NamedTuple):
     """A log likelihood and its first two derivatives in f, elementwise."""
 
     value: jax.Array
@@ -45,7 +45,7 @@ class Slopes(NamedTuple):
 
 
 def follow(
-    likelihood: Callable[[jax.Array], Slopes],
+    likelihood: Callable[[jax.Array], LogLikelihoodDerivatives],
     power: Any,
     mean: jax.Array,
     variance: jax.Array,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 FEW = 3
 
 
-def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
+def elementwise_log_sum(terms: Sequence[jax.Array]) -> jax.Array:
     """log Σ exp(term), elementwise over equal shapes; −inf where every term is."""
     if len(terms) == 1:
         return terms[0]
@@ -38,7 +38,9 @@ def log_sum_along(values: jax.Array, axis: int) -> jax.Array:
     """log Σ exp over an axis."""
     if values.shape[axis] > FEW:
         return jax.nn.logsumexp(values, axis=axis)
-    return log_sum([jax.lax.index_in_dim(values, k, axis, keepdims=False) for k in range(values.shape[axis])])
+    return elementwise_log_sum(
+        [jax.lax.index_in_dim(values, k, axis, keepdims=False) for k in range(values.shape[axis])]
+    )
 
 
 def log_sum_last(values: jax.Array) -> jax.Array:
@@ -89,6 +91,6 @@ def apart(values: jax.Array) -> list[jax.Array]:
     return [values[k] for k in range(values.shape[0])]
 
 
-def stacked(pieces: Sequence[jax.Array]) -> jax.Array:
+def concatenate_pieces(pieces: Sequence[jax.Array]) -> jax.Array:
     """Entries and vectors in one vector."""
     return jnp.concatenate([jnp.atleast_1d(piece) for piece in pieces])

@@ -31,7 +31,7 @@ def cross_difference(x: jax.Array, y: jax.Array, x_new: jax.Array, y_new: jax.Ar
     return jnp.where(close, x * (y_new - y) - (x_new - x) * y, x * y_new - x_new * y)
 
 
-def leave_one_out(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+def sums_without_each(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(sum over the last axis, the same sum without each component), the latter without cancellation."""
     largest = jax.nn.one_hot(jnp.argmax(a, axis=-1), a.shape[-1], dtype=bool)
     rest = jnp.sum(jnp.where(largest, 0.0, a), axis=-1, keepdims=True)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.numerics import blocked
-from cavity.numerics.blocked import Blocks, Factor
+from cavity.numerics.blocked import BlockedCholesky, Blocks
 from cavity.numerics.linear import cholesky, divide_right
 
 
@@ -77,7 +77,7 @@ class Stage(NamedTuple):
 def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
     """q for the sites (ν, τ)."""
     root = roots(k, tau)
-    factor = blocked.factor(k, root, window_sizes(k.shape[0])[0])
+    factor = blocked.blocked_cholesky(k, root, window_sizes(k.shape[0])[0])
     positive = weights_and_mean(k, factor, root, nu)
     stage = with_negatives(tau, positive_stage(factor, root, tau))
     variance = jnp.concatenate([jnp.diagonal(block) for block in stage.covariance])
@@ -93,7 +93,9 @@ def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
     return Dense(mean, variance, stage.covariance, stage.weak, weights, log_partition, proper)
 
 
-def weights_and_mean(k: jax.Array, factor: Factor, root: jax.Array, nu: jax.Array) -> tuple[jax.Array, jax.Array]:
+def weights_and_mean(
+    k: jax.Array, factor: BlockedCholesky, root: jax.Array, nu: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """(α, mean) with mean = K α, where no site is negative: α = R B⁻¹ (R⁻¹ ν) = ν − R B⁻¹ R K ν.
 
     The first form has no difference but divides by R: it serves the strong sites, R² K > 1, and the second the others.
@@ -102,7 +104,7 @@ def weights_and_mean(k: jax.Array, factor: Factor, root: jax.Array, nu: jax.Arra
     strong = root**2 * jnp.diagonal(k) > 1.0
     rest = jnp.where(strong, 0.0, nu)
     right = jnp.where(strong, nu / root, 0.0) - root * (k @ rest)
-    weights = rest + root * blocked.solve(factor, right)
+    weights = rest + root * blocked.blocked_solve(factor, right)
     return weights, jnp.where(strong, (nu - weights) / root**2, k @ weights)
 
 
@@ -119,10 +121,10 @@ def roots(k: jax.Array, tau: jax.Array) -> jax.Array:
     return jnp.maximum(jnp.sqrt(jnp.maximum(tau, 0.0)), SMALLEST_ROOT / jnp.sqrt(jnp.diagonal(k)))
 
 
-def positive_stage(factor: Factor, root: jax.Array, tau: jax.Array) -> Stage:
+def positive_stage(factor: BlockedCholesky, root: jax.Array, tau: jax.Array) -> Stage:
     """The stage with the positive sites alone: covariance = R⁻¹ (I − B⁻¹) R⁻¹."""
     size, width = tau.size, window_sizes(tau.size)[0]
-    found, blocks = blocked.inverse(factor, width), []
+    found, blocks = blocked.blocked_inverse(factor, width), []
     for start, block in zip(range(0, size, width), found.columns, strict=True):
         own = slice(start, start + width)
         centred = jnp.where(blocked.identity(*block.shape), found.complement[own], -block)
@@ -185,7 +187,9 @@ def with_portion(tau: jax.Array, stage: Stage) -> Stage:
 
 def information(q: Dense, tau: jax.Array) -> jax.Array:
     """(K + T⁻¹)⁻¹ = T − T Σ T."""
-    return jnp.where(blocked.identity(tau.size), tau * q.weak, -tau[:, None] * blocked.mirrored(q.covariance) * tau)
+    return jnp.where(
+        blocked.identity(tau.size), tau * q.weak, -tau[:, None] * blocked.symmetric_from_columns(q.covariance) * tau
+    )
 
 
 @jax.jit

@@ -76,7 +76,7 @@ class DenseGaussian(Posterior):
             blocks = tuple(part for block in q.covariance for part in narrower(block, width))
             blocks = tuple(filled_up(block, missing, width) for block in blocks) if missing else blocks
             return Pass(jnp.pad(q.mean, (0, missing)), blocks, columns, signs)
-        whole = blocked.mirrored(q.covariance)
+        whole = blocked.symmetric_from_columns(q.covariance)
         starts = range(0, order.size, width)
         blocks = tuple(whole[order[start:, None], order[start : start + width]] for start in starts)
         return Pass(q.mean[order], blocks, columns, signs)
@@ -132,7 +132,7 @@ class DenseGaussian(Posterior):
         return sites <= LARGEST
 
     def solve(self, prior: KernelPrior, q: Dense, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
-        return solve_dense(blocked.mirrored(q.covariance), groups)
+        return solve_dense(blocked.symmetric_from_columns(q.covariance), groups)
 
     def is_proper(self, q: Any) -> jax.Array:
         return jnp.ones((), bool) if isinstance(q, KernelPrior) else q.proper
@@ -144,18 +144,18 @@ class DenseGaussian(Posterior):
         return {
             "mean": lambda: q.mean,
             "variance": lambda: q.variance,
-            "covariance": lambda: blocked.mirrored(q.covariance),
+            "covariance": lambda: blocked.symmetric_from_columns(q.covariance),
             "weights": lambda: q.weights,
         }
 
     def sample(self, key: jax.Array, prior: KernelPrior, q: Dense, draws: int) -> jax.Array:
         """Through the eigenvectors of the covariance, which may be singular to rounding."""
-        values, vectors = jnp.linalg.eigh(blocked.mirrored(q.covariance))
+        values, vectors = jnp.linalg.eigh(blocked.symmetric_from_columns(q.covariance))
         noise = jax.random.normal(key, (draws, q.mean.size), dtype=float)
         return q.mean + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
 
     def log_density(self, prior: KernelPrior, q: Dense, x: Any) -> jax.Array:
-        lower = cholesky(blocked.mirrored(q.covariance))
+        lower = cholesky(blocked.symmetric_from_columns(q.covariance))
         scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
         constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
         return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
@@ -169,7 +169,7 @@ class DenseGaussian(Posterior):
         kept = int(jnp.sum(values > NEGLIGIBLE * values[-1]))
         scale, basis = jnp.sqrt(values[-kept:]), vectors[:, -kept:]
         back = basis / scale
-        covariance = back.T @ blocked.mirrored(q.covariance) @ back
+        covariance = back.T @ blocked.symmetric_from_columns(q.covariance) @ back
         return Coordinates(jnp.zeros_like(q.mean), basis * scale, back.T @ q.mean, covariance)
 
 

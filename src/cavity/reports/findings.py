@@ -64,8 +64,8 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
         training_error=float(np.mean(estimator.predict(X) != y)),
         calibration=calibration(probabilities, codes),
         log_evidence=estimator.log_evidence_,
-        kernel=listed([kernel_words(machine) for machine in machines]),
-        label_noise=listed([f"{noise:.3g}" for noise in noises]),
+        kernel=name_machines([kernel_words(machine) for machine in machines]),
+        label_noise=name_machines([f"{noise:.3g}" for noise in noises]),
         method=", ".join(dict.fromkeys(machine.method for machine in machines)),
         status=str(estimator.status_).replace("_", " "),
         sentence=estimator.status_.sentence,
@@ -97,7 +97,7 @@ def part_words(part: Kernel) -> str:
     return f"{type(part).__name__} ({', '.join(said)})"
 
 
-def listed(words: list[str]) -> str:
+def name_machines(words: list[str]) -> str:
     """One for each machine, the first few written out."""
     more = f"; and {len(words) - WRITTEN_OUT} more" if len(words) > WRITTEN_OUT else ""
     return "; ".join(words[:WRITTEN_OUT]) + more

@@ -36,7 +36,7 @@ def cell(value: Any, digits: int = 4) -> str:
     return str(value)
 
 
-def is_number(value: Any) -> bool:
+def is_right_aligned(value: Any) -> bool:
     """Whether a cell is set to the right."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -44,8 +44,8 @@ def is_number(value: Any) -> bool:
 def numeric_columns(table: Table) -> list[bool]:
     """Columns that hold numbers only (or nothing)."""
     return [
-        any(is_number(row[place]) for row in table.rows)
-        and all(row[place] is None or is_number(row[place]) for row in table.rows)
+        any(is_right_aligned(row[place]) for row in table.rows)
+        and all(row[place] is None or is_right_aligned(row[place]) for row in table.rows)
         for place in range(len(table.columns))
     ]
 

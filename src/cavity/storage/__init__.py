@@ -1,4 +1,4 @@
-"""Arrays and a JSON header in one file: what estimators, operators and checkpoints are saved as."""
+"""Files: arrays with a JSON header (what estimators, operators and checkpoints are saved as), and strict CSV tables."""
 
 from cavity.storage.format import StorageError
 from cavity.storage.reading import load

@@ -1,17 +1,21 @@
 """Loading a data set by name."""
 
 import difflib
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import sklearn.datasets
 
+from cavity.storage.csv_table import Sheet, read_sheet
 from cavity_reproductions.datasets.catalogue import BUNDLED, CLASSIFICATION, DIGITS_3_VS_5, Entry
-from cavity_reproductions.datasets.table import read_csv
 
 #: the environment variable that names the folder looked into first.
 FOLDER = "CAVITY_DATA"
+#: the last column of a file
+LABEL = "label"
 
 
 class Dataset(NamedTuple):
@@ -43,7 +47,7 @@ def load(name: str) -> Dataset:
         path = local_file(name)
         if path is None:
             return from_openml(name, CLASSIFICATION[name])
-        columns, X, y = read_csv(path)
+        columns, X, y = read_labelled(path)
         return Dataset(X, y, columns, name, str(path))
     if name in BUNDLED or name == DIGITS_3_VS_5:
         return from_scikit_learn(name)
@@ -63,10 +67,42 @@ def local_file(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def read_labelled(path: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """Names of the features, features, and labels −1 and +1 of a CSV file whose last column is named `label`.
+
+    Args:
+        path: the file, with a row of names.
+
+    Raises:
+        ValueError: if a cell is not a finite number or a label is not −1 or +1; its row and column are named.
+    """
+    sheet = read_sheet(path)
+    if sheet.columns[-1] != LABEL:
+        raise ValueError(f"{path} must name its columns, the last of them {LABEL!r}; found {list(sheet.columns)}.")
+    table = np.array(
+        [[finite_number(sheet, row, column) for column in sheet.columns] for row in range(len(sheet.rows))]
+    )
+    wrong = np.flatnonzero(np.abs(table[:, -1]) != 1)
+    if wrong.size:
+        found = sheet.rows[wrong[0]][-1]
+        raise ValueError(f"{sheet.place(int(wrong[0]), LABEL)} must be -1 or 1; found {found!r}.")
+    return sheet.columns[:-1], table[:, :-1], table[:, -1].astype(np.int64)
+
+
+def finite_number(sheet: Sheet, row: int, column: str) -> float:
+    """A cell as a finite number."""
+    cell = sheet.rows[row][sheet.columns.index(column)]
+    try:
+        value = float(cell.replace("_", " "))  # Python would read 1_0 as 10
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{sheet.place(row, column)} must be a finite number; found {cell!r}.")
+    return value
+
+
 def from_scikit_learn(name: str) -> Dataset:
     """One of scikit-learn's bundled sets, or the 3s and 5s of its digits."""
-    import sklearn.datasets
-
     stem = "digits" if name == DIGITS_3_VS_5 else name
     bunch: Any = getattr(sklearn.datasets, f"load_{stem}")()
     X, y = np.asarray(bunch.data, np.float64), np.asarray(bunch.target, np.int64)
@@ -83,8 +119,6 @@ def from_openml(name: str, entry: Entry) -> Dataset:
         raise FileNotFoundError(
             f"{name} ({entry.title}) is not on OpenML: put {name}.csv into a folder and name it in {FOLDER}."
         )
-    import sklearn.datasets
-
     place = entry.openml
     wanted: dict[str, Any] = {"name": place.name, "version": 1} if place.data_id is None else {"data_id": place.data_id}
     try:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cavity.baselines import billiard, svm
 from cavity.baselines.billiards import walls
-from cavity.baselines.billiards.rules import Ball, inside, on_sphere
+from cavity.baselines.billiards.rules import Ball, fly_inside_ball, on_sphere
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, label
 from cavity_reproductions.base import (
@@ -68,7 +68,7 @@ def path(name: str, seed: int) -> np.ndarray:
 
     def step(ball: Ball, own: jax.Array) -> tuple[Ball, jax.Array]:
         if name == "billiard inside":
-            moved = inside(normals, ball, own, jnp.zeros((), bool))
+            moved = fly_inside_ball(normals, ball, own, jnp.zeros((), bool))
         else:
             moved = on_sphere(BILLIARDS[name], normals, start, ball, own[:3])
         return moved, moved.w

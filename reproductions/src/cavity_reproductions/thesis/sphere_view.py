@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.baselines.cones import arc, places
+from cavity.baselines.cones import arc, arc_points
 from cavity.reports.figures import GREY
 from cavity_reproductions.thesis.three_points import Points
 
@@ -21,7 +21,7 @@ def outline(data: Points) -> list[np.ndarray]:
     """Arcs on the sphere, one for every wall that borders the separators."""
     normals = data.X * (data.y / np.linalg.norm(data.X, axis=1))[:, None]
     found = [arc(normals, i) for i in range(len(normals))]
-    return [places(*each, pieces=60) for each in found if each is not None]
+    return [arc_points(*each, pieces=60) for each in found if each is not None]
 
 
 def draw_sphere(ax: Any, data: Points, plane: np.ndarray) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64
-from cavity.baselines.billiards.rules import RULES, Ball, Rule, inside, on_sphere
+from cavity.baselines.billiards.rules import RULES, Ball, Rule, fly_inside_ball, on_sphere
 from cavity.baselines.billiards.walls import starting_point, walls
 
 #: a ball inside the sphere starts at this distance from the centre
@@ -126,7 +126,7 @@ def _play(
     def flight(key: jax.Array, ball: Ball) -> Ball:
         noise = jax.random.normal(jax.random.fold_in(key, ball.flights + 1), (d + 2,))
         if rule == "inside":
-            return inside(normals, ball, noise, (ball.flights + 1) % randomise == 0)
+            return fly_inside_ball(normals, ball, noise, (ball.flights + 1) % randomise == 0)
         return on_sphere(rule, normals, start, ball, noise[:d])
 
     return jax.lax.while_loop(lambda state: state.flights[0] < stop, lambda state: jax.vmap(flight)(keys, state), balls)

@@ -74,7 +74,7 @@ def on_sphere(rule: Rule, normals: jax.Array, start: jax.Array, ball: Ball, nois
     )
 
 
-def inside(normals: jax.Array, ball: Ball, noise: jax.Array, redraw: jax.Array) -> Ball:
+def fly_inside_ball(normals: jax.Array, ball: Ball, noise: jax.Array, redraw: jax.Array) -> Ball:
     """A flight inside the ball |w| ≤ 1 (5-14b); with `redraw` a new velocity by Lambert's law follows the collision.
 
     Balls that fill the pool evenly arrive at a wall with cos θ dΩ, so only leaving with it as well keeps them even. A

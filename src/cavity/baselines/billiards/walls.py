@@ -41,7 +41,7 @@ def walls(X: Any, y: Any, kernel_matrix: Any) -> Walls:
     if X is not None:
         rows = np.asarray(checks.array("X", X, (2,)))
     else:
-        rows, basis = root(np.asarray(checks.array("kernel_matrix", kernel_matrix, (2,))))
+        rows, basis = matrix_root(np.asarray(checks.array("kernel_matrix", kernel_matrix, (2,))))
     if len(rows) != len(y):
         raise ValueError(f"y must have one label for each of the {len(rows)} points; found {len(y)}.")
     lengths = np.linalg.norm(rows, axis=1)
@@ -50,7 +50,7 @@ def walls(X: Any, y: Any, kernel_matrix: Any) -> Walls:
     return Walls(rows * (y / lengths)[:, None], basis)
 
 
-def root(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def matrix_root(K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """R with K = R Rᵀ, as many columns as K has eigenvalues beyond rounding, and B with Rᵀ B = I."""
     if K.shape[0] != K.shape[1] or not np.allclose(K, K.T, rtol=1e-10, atol=1e-12 * np.abs(K).max()):
         raise ValueError(f"kernel_matrix must be square and symmetric; found shape {K.shape}.")

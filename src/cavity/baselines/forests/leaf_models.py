@@ -28,7 +28,7 @@ LARGEST = 30.0
 
 
 @dataclass
-class Tree:
+class RegressionTree:
     """Nodes by number. columns: split on, −1 in a leaf. children: (left, right). rows: labels of a leaf."""
 
     columns: list[int] = field(default_factory=list)
@@ -71,7 +71,7 @@ class MessageForest:
         self.centre, self.deviation = points.mean(axis=0), np.maximum(points.std(axis=0), 1e-12)
         self.scale = np.maximum(self.values.std(axis=0), 1e-12)
         self.look()
-        self.trees = [Tree() for _ in range(trees)]
+        self.trees = [RegressionTree() for _ in range(trees)]
         for tree in self.trees:
             self.grow(tree, tree.add(np.arange(len(self.cavities))))
 
@@ -84,7 +84,7 @@ class MessageForest:
         points = (regression_parameters(self.target.family, cavities) - self.centre) / self.deviation
         return message_columns(self.target.family, cavities), polynomials(points)
 
-    def grow(self, tree: Tree, node: int) -> None:
+    def grow(self, tree: RegressionTree, node: int) -> None:
         """Split a leaf as long as that helps, and fit the leaves that come of it."""
         waiting = [node]
         while waiting:

@@ -9,9 +9,9 @@ whose posterior is found exactly, up and down the tree. A new x leaves the tree 
 1 − exp(−lifetime × distance from its box); it is then predicted from the parent's mean, with all variance the walk can
 still gather. Far from all labels it leaves at the root, and the prediction is the prior.
 
-γ₁ is twice the variance of the targets, so that a walk from the time 0 to the end has their variance. γ₂ =
-d/(20 log₂ n) and noise = variance/min(2000, 2n) are the authors' as far as we remember. Chosen by us: inputs are
-scaled to their range, all targets share the tree, and a node of fewer than `least` labels is not split.
+γ₁ is twice the variance of the targets, so that a walk from time 0 to the end has their variance; γ₂ = d/(20 log₂ n)
+and noise = variance/min(2000, 2n). These three, inputs scaled to their range, trees shared by all targets, and no split
+of a node with fewer than `least` labels are choices of this implementation.
 """
 
 from dataclasses import dataclass, field

@@ -31,7 +31,7 @@ class Shown(NamedTuple):
     test_codes: np.ndarray
 
 
-def run(seed: int = 0, training: int = TRAINING) -> Shown:
+def train_on_flipped_labels(seed: int = 0, training: int = TRAINING) -> Shown:
     """Flip labels, train, look at what was learned."""
     features, labels = (np.asarray(part) for part in load_breast_cancer(return_X_y=True))
     rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def tables(shown: Shown) -> tuple[Table, Table]:
     )
 
 
-def draw(shown: Shown) -> Figure:
+def draw_classifier(shown: Shown) -> Figure:
     """Calibration, and all training rows ranked by how probable their label is."""
     sheet, axes = figure(1, 2, width=11.0, height=4.4)
     draw_calibration(axes[0, 0], shown.found.calibration)

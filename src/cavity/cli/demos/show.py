@@ -16,11 +16,11 @@ def show_classifier(out: Path, seed: int, console: Console) -> None:
     console.print(Text(classifier.INTRODUCTION))
     with UnitProgress("compiling and fitting", 1, console=console) as progress:
         progress.begin("Gaussian process")
-        shown = classifier.run(seed)
+        shown = classifier.train_on_flipped_labels(seed)
         progress.finish()
     for table in classifier.tables(shown):
         show(table, console)
-    save(classifier.draw(shown), out)
+    save(classifier.draw_classifier(shown), out)
     console.print(Text(f"written: {out}"), soft_wrap=True)
 
 

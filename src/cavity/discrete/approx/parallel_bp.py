@@ -18,7 +18,7 @@ import numpy as np
 
 from cavity.factors.table import Table
 from cavity.families.categorical import SOME, Categorical, spread_gap
-from cavity.families.product import Product, cut
+from cavity.families.product import Product, consecutive_slices
 from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Matched
@@ -26,7 +26,7 @@ from cavity.inference.schedule import Parallel
 from cavity.inference.stepping import Report, State
 from cavity.inference.sweep_kernel import SweepKernel
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages
-from cavity.numerics.short_axis import largest, log_sum
+from cavity.numerics.short_axis import elementwise_log_sum, largest
 
 #: logarithms of the entries of a table may differ by so much for their weights to be summed as they are
 WIDEST = 500.0
@@ -150,7 +150,7 @@ def measure_columns(problem: Problem, method: Method, zeros: bool, state: State)
         sites = site_columns(group, own, zeros)
         found = group_messages(problem, method, group, table, q, sites)
         inside = [
-            log_sum(log_weights_of(add_scaled(cavity, site, method.power), k))
+            elementwise_log_sum(log_weights_of(add_scaled(cavity, site, method.power), k))
             for cavity, site, k in zip(found.cavity, sites, slot_states(group), strict=True)
         ]
         scale = (found.log_total - reduce(jnp.add, inside)) / method.power
@@ -217,7 +217,7 @@ def variable_columns(etas: tuple[jax.Array, ...], zeros: bool) -> tuple[Column, 
 
 def site_columns(group: SiteGroup, sites: jax.Array, zeros: bool) -> tuple[Column, ...]:
     """The columns of a group's sites, one a slot."""
-    parts = cut([2 * k for k in slot_states(group)])
+    parts = consecutive_slices([2 * k for k in slot_states(group)])
     return tuple(split_columns(k, sites[:, part], zeros) for k, part in zip(slot_states(group), parts, strict=True))
 
 
@@ -240,7 +240,7 @@ def messages_in_logs(
     """(log messages, log of the sum of all, whether there is one), whatever is in the table."""
     outgoing = entry_messages(log_t, cavities, maximum)
     inside = [m + c for m, c in zip(outgoing[0], cavities[0], strict=True)]
-    log_total = largest(inside) if maximum else log_sum(inside)
+    log_total = largest(inside) if maximum else elementwise_log_sum(inside)
     return outgoing, log_total, jnp.isfinite(log_total)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity.factors.base import Factor
-from cavity.factors.convolved import GaussianConvolved, widened
+from cavity.factors.convolved import GaussianConvolved, add_noise_variance
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Rule
@@ -80,7 +80,7 @@ class SparseGP(Accounted):
 
     def cavities(self) -> np.ndarray:
         """(ν, τ) of every row's latent from all but one copy of its observation."""
-        return widened(self.account.cavities(), self.residual)
+        return add_noise_variance(self.account.cavities(), self.residual)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """(header, arrays): what a file holds."""
