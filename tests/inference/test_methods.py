@@ -10,6 +10,7 @@ import pytest
 from support import draw_clutter
 
 import cavity as cv
+from cavity.inference import status
 from cavity.inference._loop import advance_in_place
 from cavity.inference.methods import sweeps
 from cavity.inference.update_rule import UpdateRule
@@ -101,3 +102,19 @@ def test_an_interruption_before_a_result_is_told_apart():
 
     assert sweeps.advance_or_interrupt(interrupt, None) == (None, True)
     assert sweeps.advance_or_interrupt(lambda state: state, 3) == (3, False)
+
+
+def test_every_result_says_in_the_same_words_how_it_ended():
+    """Of one run a truth value, of a stack one per run, inside `jit` the same."""
+    x = np.stack([draw_clutter(11, 20), draw_clutter(12, 20)])
+
+    def run(x):
+        return cv.infer(cv.models.clutter(x), cv.EP())
+
+    assert run(x[0]).converged is True and cv.infer(cv.models.clutter(x[0]), cv.EP(max_sweeps=1)).converged is False
+    np.testing.assert_array_equal(jax.vmap(run)(x).converged, [True, True])
+    np.testing.assert_array_equal(jax.jit(jax.vmap(lambda x: run(x).converged))(x.astype(float)), [True, True])
+
+
+def test_fixed_points_have_the_first_numbers():
+    assert status.CODES[: len(status.FIXED_POINTS)] == status.FIXED_POINTS
