@@ -3,10 +3,9 @@
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from cavity._core.precision import is_traced
+from cavity._core.precision import float64, is_traced
 
 
 class Status(StrEnum):
@@ -87,12 +86,13 @@ class Result:
     seconds: Any
 
     @property
+    @float64
     def converged(self) -> Any:
         """Whether a fixed point of the method was reached; `status` says of which kind."""
         if isinstance(self.status, Status):
             return self.status in FIXED_POINTS
         if is_traced(self.status):
-            return jnp.asarray(self.status) < len(FIXED_POINTS)
+            return self.status < len(FIXED_POINTS)
         return np.isin(self.status, FIXED_POINTS)
 
 
