@@ -38,7 +38,7 @@ def test_interruption_keeps_the_last_complete_sweep():
 
 def test_an_unwatched_run_hands_back_what_it_has(monkeypatch):
     """An interruption during the second chunk finds the first one's state."""
-    from cavity.inference import _run as module
+    from cavity.inference.methods import sweeps as module
 
     real, calls = module.advance_in_place, []
 
@@ -54,7 +54,7 @@ def test_an_unwatched_run_hands_back_what_it_has(monkeypatch):
 
 
 def test_an_interruption_while_a_chunk_runs_keeps_that_chunk(monkeypatch):
-    from cavity.inference import _run as module
+    from cavity.inference.methods import sweeps as module
 
     real, calls = module.jax.block_until_ready, []
 

@@ -8,8 +8,8 @@ from hard_clutter import HARD, scalar_mismatch
 from support import draw_clutter
 
 import cavity as cv
-from cavity.inference import _convergent, _ladder
-from cavity.inference._ladder import is_hopeless
+from cavity.inference.methods import convergent, ladder
+from cavity.inference.methods.ladder import is_hopeless
 
 EASY = cv.models.clutter(draw_clutter(0, 20))
 
@@ -33,13 +33,13 @@ def test_where_ep_fails_it_finds_a_fixed_point_and_says_how(problem):
 
 def only_sweeps(monkeypatch):
     """The ladder without Newton's method and the double loop."""
-    monkeypatch.setattr(_ladder, "can_solve", lambda problem: False)
+    monkeypatch.setattr(ladder, "can_solve", lambda problem: False)
 
 
 def test_other_fixed_points_are_named_as_such(monkeypatch):
     only_sweeps(monkeypatch)
     problem = next(problem for problem in HARD if not cv.infer(problem, cv.EP(damping=0.5)).converged)
-    monkeypatch.setattr(_ladder, "WEIGHTS", ())
+    monkeypatch.setattr(ladder, "WEIGHTS", ())
     solution = cv.infer(problem)
     assert solution.status == "converged_restricted" and scalar_mismatch(problem, solution) > 1e-4
     refused = cv.infer(problem, cv.Auto(compromise=False))
@@ -73,11 +73,11 @@ def test_a_watched_run_makes_the_same_sweeps():
 
 def test_an_interrupted_rung_ends_the_climb(monkeypatch):
     """In the double loop as in sweeps; what is handed back is the best state of EP's own."""
-    monkeypatch.setattr(_ladder.Way, "polished", lambda self, solution: None)
-    monkeypatch.setattr(_convergent, "newton", lambda *args: None)
+    monkeypatch.setattr(ladder.Climb, "polish", lambda self, solution: None)
+    monkeypatch.setattr(convergent, "newton", lambda *args: None)
 
     def interrupt(solution):
-        if not isinstance(solution.method, cv.Method):
+        if isinstance(solution.method, convergent.DoubleLoop):
             raise KeyboardInterrupt
 
     problem = next(problem for problem in HARD if not cv.infer(problem, cv.EP(damping=0.5)).converged)

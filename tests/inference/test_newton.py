@@ -7,9 +7,9 @@ import pytest
 from support import draw_clutter
 
 import cavity as cv
-from cavity.inference._convergent import newton
 from cavity.inference._loop import Start, blank_state
 from cavity.inference._newton import look, marginals_of, newton_step
+from cavity.inference.methods.convergent import newton
 from cavity.posteriors.base import Equations
 from cavity.posteriors.linear_response import solve_dense, solve_in_basis
 

@@ -55,7 +55,7 @@ def test_steps_are_the_sweeps_of_infer(name):
     state, infos = run(problem, method, sweeps)
     known = cv.infer(problem, method)
     assert int(state.sweep) == known.sweeps == sweeps
-    for own, other in zip(state.sites, known.groups, strict=True):
+    for own, other in zip(state.sites, known.sites, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose([info.mismatch for info in infos], known.residuals, rtol=1e-9, atol=1e-15)
     solution = stepping.finish(problem, method, state, stepping.measure(problem, method, state))

@@ -11,7 +11,7 @@ import cavity
 from cavity._core.precision import float64, to_numpy
 from cavity.baselines import Estimate
 from cavity.exact_inference import exact
-from cavity.inference.methods import Rule
+from cavity.inference.methods import Method
 from cavity.inference.status import CODES, FIXED_POINTS, Status
 
 #: the clutter problem of the thesis: θ = 2, half of the points clutter of variance 10 (figures 3-2, 3-5, 3-6)
@@ -34,7 +34,7 @@ def permuted(sets: np.ndarray, permutations: int, seed: int) -> np.ndarray:
     return rng.permuted(np.repeat(sets[:, None, :], permutations, axis=1), axis=2)
 
 
-def infer(problem: cavity.Problem, method: Rule | None = None, **options: Any) -> cavity.Solution:
+def infer(problem: cavity.Problem, method: Method | None = None, **options: Any) -> cavity.Solution:
     """`cavity.infer` with plain EP, the documents' method, unless another is named.
 
     It hands back its last sweep when interrupted; here such a result must not be recorded.

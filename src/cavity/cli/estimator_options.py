@@ -11,7 +11,7 @@ import cavity
 from cavity._core import checks
 from cavity.estimators import BayesPointMachine, GPClassifier
 from cavity.estimators.defaults import BINARY, LONGEST, SHORTEST, typical_distance
-from cavity.inference.methods import Rule
+from cavity.inference.methods import Method
 from cavity.kernels import RBF, Constant, Kernel, Matern, Polynomial
 
 #: kernels by name; the linear one is the Bayes Point Machine, whose cost grows with the rows and not with their cube
@@ -24,7 +24,7 @@ KERNELS = {
 }
 LIKELIHOODS = tuple(BINARY)
 #: methods by name; auto is EP, and what helps where it fails
-METHODS: dict[str, Rule | None] = {
+METHODS: dict[str, Method | None] = {
     "auto": None,
     "ep": cavity.EP(),
     "power-ep": cavity.PowerEP(0.5),

@@ -9,11 +9,11 @@ import numpy as np
 import cavity
 from cavity.discrete import Clusters, DiscreteGraph, exact_discrete, exact_map, max_product
 from cavity.discrete.evidence import Contradiction
-from cavity.inference.methods import Rule
+from cavity.inference.methods import Method
 from cavity.inference.status import FIXED_POINTS, Status
 
 #: methods by name; auto is EP, and what helps where it fails
-METHODS: dict[str, Rule | None] = {
+METHODS: dict[str, Method | None] = {
     "auto": None,
     "ep": cavity.EP(),
     "damped-ep": cavity.EP(damping=0.5, max_sweeps=1000),

@@ -13,7 +13,7 @@ from cavity._core.precision import to_numpy
 from cavity._core.threads import one_blas_thread
 from cavity.distributed.clients import client_or_local
 from cavity.inference.infer import infer
-from cavity.inference.methods import Rule
+from cavity.inference.methods import Method
 from cavity.inference.solution import Solution
 
 
@@ -80,7 +80,7 @@ def map(
     return [found[number] for number in range(len(items))]
 
 
-def infer_all(problems: Sequence[Any], method: Rule | None = None, *, client: Client | None = None) -> list[Solution]:
+def infer_all(problems: Sequence[Any], method: Method | None = None, *, client: Client | None = None) -> list[Solution]:
     """`infer` for every one of many graphs or problems, in their order; one that fails is named by its number.
 
     Args:

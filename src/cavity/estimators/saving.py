@@ -35,7 +35,7 @@ MACHINES: dict[str, Any] = {cls.__name__: cls for cls in (ExactGP, LinearModel, 
 METHOD_PARTS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
-        methods.Method,
+        methods.Sweeps,
         methods.DoubleLoop,
         methods.Ladder,
         projection.Matched,

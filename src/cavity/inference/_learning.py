@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.inference._state import Report, State
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
+from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import Batch
 
 
@@ -33,14 +33,14 @@ def own_memory(state: Any) -> Any:
 
 
 @partial(jax.jit, static_argnames="number")
-def cavities_of(problem: Problem, method: Method, state: State, number: int) -> jax.Array:
+def cavities_of(problem: Problem, method: UpdateRule, state: State, number: int) -> jax.Array:
     """The cavities of all sites of a group."""
     group = problem.groups[number]
     local = problem.posterior.marginals(problem.prior, state.q, group.scope, jnp.arange(group.size))
     return local - method.power * state.sites[number]
 
 
-def learn(problem: Problem, method: Method, state: State, report: Report) -> State:
+def learn(problem: Problem, method: UpdateRule, state: State, report: Report) -> State:
     """The state after the moments that learn have been told of the sites they were unsure of.
 
     A state that was finished stays so where nothing was learned that it depends on.

@@ -27,9 +27,9 @@ from cavity.inference._visit import (
     visit,
 )
 from cavity.inference.evidence import log_evidence, log_scale
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Table
+from cavity.inference.update_rule import UpdateRule
 
 #: sites are measured this many at a time, so that node arrays of a quadrature stay small.
 MEASURE_BATCH = 1024
@@ -43,7 +43,7 @@ class Visits(NamedTuple):
 
 
 def visit_in_windows(
-    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
+    problem: Problem, method: UpdateRule, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
 ) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
     """Visit the blocks of a table one after another; the rows they had and how the visits went, block by block."""
     table, posterior, learned = visits.table, problem.posterior, state.moments[number]
@@ -90,7 +90,7 @@ def filled_up(table: Table, blocks: int, size: int) -> Table:
 
 
 def visit_together(
-    problem: Problem, method: Method, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
+    problem: Problem, method: UpdateRule, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
 ) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
     table = visits.table
@@ -113,7 +113,7 @@ def visit_together(
 
 
 @partial(jax.jit, inline=True)
-def measure_sites(problem: Problem, method: Method, state: State, key: jax.Array) -> Report:
+def measure_sites(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> Report:
     """Mismatch and scale of every site at the given state; changes nothing.
 
     Inlined into the programs that call it: it is traced once, however often one of them does.
@@ -169,7 +169,9 @@ class Start(NamedTuple):
     memory: tuple[jax.Array, ...] | None = None
 
 
-def blank_state(problem: Problem, method: Method, start: Start | None, moments: tuple[Any, ...] | None = None) -> State:
+def blank_state(
+    problem: Problem, method: UpdateRule, start: Start | None, moments: tuple[Any, ...] | None = None
+) -> State:
     """The state of flat or given sites before anything is visited or measured: every log sᵢ is 0, every mismatch ∞.
 
     moments: what the moments strategies have learned, by group; must be given where this is compiled and they learn.
@@ -192,7 +194,7 @@ def blank_state(problem: Problem, method: Method, start: Start | None, moments: 
 
 @jax.jit
 def initial_state(
-    problem: Problem, method: Method, start: Start | None, key: jax.Array, moments: tuple[Any, ...] | None = None
+    problem: Problem, method: UpdateRule, start: Start | None, key: jax.Array, moments: tuple[Any, ...] | None = None
 ) -> State:
     """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
     state = blank_state(problem, method, start, moments)
@@ -201,7 +203,7 @@ def initial_state(
 
 def pass_over(
     problem: Problem,
-    method: Method,
+    method: UpdateRule,
     number: int,
     key: jax.Array,
     free: np.ndarray | None,
@@ -224,7 +226,7 @@ def is_rebuilt(problem: Problem, table: Table) -> bool:
     return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size, table.shape[1]))
 
 
-def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
+def sweep(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
     rebuilt = False
@@ -253,7 +255,7 @@ def sweep(problem: Problem, method: Method, state: State, key: jax.Array) -> Sta
 
 
 def sweep_while(
-    moving: Callable[[Any], jax.Array], problem: Problem, method: Method, state: State, key: jax.Array
+    moving: Callable[[Any], jax.Array], problem: Problem, method: UpdateRule, state: State, key: jax.Array
 ) -> State:
     """Sweeps while `moving` says so of the state, by the problem's own kernel where it has one for this method."""
     kernel = problem.shortcut
@@ -262,7 +264,7 @@ def sweep_while(
     return jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), state)
 
 
-def sweep_once(problem: Problem, method: Method, state: State, key: jax.Array) -> State:
+def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
     """One sweep, by the problem's own kernel where it has one for this method."""
     kernel = problem.shortcut
     if kernel is not None and kernel.applies(problem, method):
@@ -270,7 +272,7 @@ def sweep_once(problem: Problem, method: Method, state: State, key: jax.Array) -
     return sweep(problem, method, state, key)
 
 
-def conclude(problem: Problem, method: Method, state: State, report: Report) -> tuple[State, jax.Array]:
+def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
     """The state with the scales it ends with, and its log evidence."""
     scales = zip(problem.groups, state.log_scales, report.log_scales, strict=True)
     state = state._replace(log_scales=tuple(s if scaled_at_visits(method, g) else found for g, s, found in scales))
@@ -278,7 +280,7 @@ def conclude(problem: Problem, method: Method, state: State, report: Report) -> 
 
 
 def advance(
-    problem: Problem, method: Method, state: State, last_sweep: jax.Array, key: jax.Array
+    problem: Problem, method: UpdateRule, state: State, last_sweep: jax.Array, key: jax.Array
 ) -> tuple[State, Report, jax.Array]:
     """Sweeps until finished or `last_sweep` is reached, then the report and the log evidence of the state reached.
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from cavity.inference._loop import Start, blank_state, measure_sites
 from cavity.inference._state import State
 from cavity.inference._visit import site_key
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import UNSURE
 from cavity.posteriors.base import Equations
 
@@ -118,7 +118,7 @@ def added(sites: tuple[jax.Array, ...], steps: tuple[jax.Array, ...], scale: jax
     return tuple(own + scale * step for own, step in zip(sites, steps, strict=True))
 
 
-def newton_step(problem: Problem, method: Method, state: State, key: jax.Array) -> tuple[jax.Array, ...]:
+def newton_step(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> tuple[jax.Array, ...]:
     """The change of all sites that would make the moments agree if they were linear in it."""
     marginals = marginals_of(problem, state.q)
     parts = []
@@ -144,7 +144,7 @@ class Progress(NamedTuple):
 
 
 @jax.jit
-def polish(problem: Problem, method: Method, init: Start, key: jax.Array) -> Progress:
+def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) -> Progress:
     """Newton steps from the given sites while the mismatch falls; a step that does not lower it is halved.
 
     Each turn of the loop looks at one candidate, so that the program holds q's algebra once.

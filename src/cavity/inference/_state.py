@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from cavity._core.precision import float64
 from cavity.inference._visit import ProposedUpdate, SiteBatch, is_identity, mismatch_of, step_of, step_scale
 from cavity.inference.evidence import log_scale
-from cavity.inference.methods import Method
 from cavity.inference.problem import SiteGroup
 from cavity.inference.schedule import Table
+from cavity.inference.update_rule import UpdateRule
 
 
 class Counts(NamedTuple):
@@ -65,7 +65,7 @@ class State(NamedTuple):
     moments: tuple[Any, ...]
 
 
-def scaled_at_visits(method: Method, group: SiteGroup) -> bool:
+def scaled_at_visits(method: UpdateRule, group: SiteGroup) -> bool:
     """Whether the scales of the sites are those of their last visits; else they are measured when the sweeps are over.
 
     In a single pass they differ, and a site whose cavity has become improper can be measured no more.
@@ -79,7 +79,7 @@ def count_tilts(counts: Counts, groups: tuple[SiteGroup, ...]) -> Counts:
 
 
 def scatter_visits(
-    method: Method,
+    method: UpdateRule,
     group: SiteGroup,
     number: int,
     state: State,

@@ -7,15 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
+from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 from cavity.moments.base import UNSURE
 from cavity.numerics.short_axis import all_last
-
-#: a step that would make q improper is halved at most this often before the block keeps its old sites.
-MAX_HALVINGS = 20
 
 #: the share of a step that a site of many copies takes at least.
 SHORTEST_SHARE = 0.25
@@ -59,13 +56,13 @@ class ProposedUpdate(NamedTuple):
         return self.proper & self.finite & ~self.unsure
 
 
-def deleted(method: Method, rows: SiteBatch) -> jax.Array:
+def deleted(method: UpdateRule, rows: SiteBatch) -> jax.Array:
     """What deletion takes out of q: site**power. A site of multiplicity 0 is not in q, so there is nothing to take."""
     return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
 
 
 def propose(
-    method: Method, group: SiteGroup, learned: Any, local: jax.Array, rows: SiteBatch, key: jax.Array
+    method: UpdateRule, group: SiteGroup, learned: Any, local: jax.Array, rows: SiteBatch, key: jax.Array
 ) -> ProposedUpdate:
     """Delete, tilt and project a block of sites from the same q, of which `local` is what each of them sees.
 
@@ -109,7 +106,7 @@ def propose(
     )
 
 
-def mismatch_of(method: Method, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
+def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
     """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
     family = method.projection.adapt(group.family)
     gap = family.distance(trial.cavity + deleted(method, rows), trial.cavity + trial.message)
@@ -119,7 +116,7 @@ def mismatch_of(method: Method, group: SiteGroup, rows: SiteBatch, trial: Propos
     return jnp.where(rows.copies == 0, 0.0, jnp.where(trial.usable, gap, jnp.inf))
 
 
-def step_of(method: Method, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
+def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
     """The damped change of every site; none where the trial failed or the row is padding.
 
     Copies of a site move together, each by the full step of one: as far as that, q would overshoot and the iteration
@@ -135,7 +132,7 @@ def step_of(method: Method, group: SiteGroup, rows: SiteBatch, trial: ProposedUp
 
 def visit(
     problem: Problem,
-    method: Method,
+    method: UpdateRule,
     group: SiteGroup,
     learned: Any,
     key: jax.Array,

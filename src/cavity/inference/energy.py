@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from cavity._core.precision import float64
 from cavity.inference._loop import MEASURE_BATCH, refresh
 from cavity.inference._visit import SiteBatch, gather, propose, site_key
-from cavity.inference.methods import Method, PowerEP
 from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.update_rule import UpdateRule
 
 
 class Energy(NamedTuple):
@@ -71,7 +71,7 @@ def energy(
         gamma = seen if marginals is None else jnp.asarray(marginals[number])
         key = site_key(jax.random.key(0), group.moments.random, number)
         learned = group.moments.init(group) if moments is None else moments[number]
-        found.append(of_group(PowerEP(power), group, learned, jnp.asarray(own), seen, gamma, key))
+        found.append(of_group(UpdateRule(power=power), group, learned, jnp.asarray(own), seen, gamma, key))
     value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
     value = value + sum(jnp.sum(part.value) for part in found)
     norm = jnp.max(jnp.concatenate([part.norm for part in found]))
@@ -79,7 +79,13 @@ def energy(
 
 
 def of_group(
-    method: Method, group: SiteGroup, learned: Any, sites: jax.Array, seen: jax.Array, gamma: jax.Array, key: jax.Array
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    sites: jax.Array,
+    seen: jax.Array,
+    gamma: jax.Array,
+    key: jax.Array,
 ) -> Slopes:
     """One row a site; a factor of multiplicity 0 adds nothing and has no slope."""
     family, power = group.family, method.power

@@ -10,16 +10,10 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
-from cavity.inference._convergent import converge
-from cavity.inference._ladder import climb
-from cavity.inference._learning import learns
-from cavity.inference._loop import Start, advance_anew, initial_state
-from cavity.inference._run import Limits, drive
-from cavity.inference.methods import Auto, DoubleLoop, Ladder, Method, Rule
+from cavity.inference._loop import Start
+from cavity.inference.methods import Auto, Limits, Method
 from cavity.inference.problem import Problem
-from cavity.inference.projection import check_groups
 from cavity.inference.solution import Solution
-from cavity.inference.stepping import as_solution
 
 S = TypeVar("S", bound=Solution, covariant=True)
 
@@ -39,7 +33,7 @@ class Model(HasProblem, Protocol[S]):
 @overload
 def infer(
     problem: Model[S],
-    method: Rule | None = None,
+    method: Method | None = None,
     *,
     init: Solution | tuple[Any, ...] | None = None,
     key: jax.Array | None = None,
@@ -51,7 +45,7 @@ def infer(
 @overload
 def infer(
     problem: HasProblem,
-    method: Rule | None = None,
+    method: Method | None = None,
     *,
     init: Solution | tuple[Any, ...] | None = None,
     key: jax.Array | None = None,
@@ -62,7 +56,7 @@ def infer(
 
 def infer(
     problem: HasProblem,
-    method: Rule | None = None,
+    method: Method | None = None,
     *,
     init: Solution | tuple[Any, ...] | None = None,
     key: jax.Array | None = None,
@@ -99,9 +93,8 @@ def infer(
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
     assembled = problem.problem()
     method = Auto() if method is None else method
-    if not isinstance(method, Rule):
+    if not isinstance(method, Method):
         raise TypeError(f"method must be made by Auto(), EP(), PowerEP(...) and the like; found {method!r}.")
-    method.checked()
     if max_seconds is not None:
         checks.positive("max_seconds", max_seconds)
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
@@ -109,20 +102,14 @@ def infer(
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
     with jax.enable_x64(True):
         assembled.check()
-        if isinstance(method, Method):
-            check_groups(method.projection, assembled.groups, method.power)
+        method.check(assembled)
         first = initial(assembled, method, init)
         key = jax.random.key(0) if key is None else key
         if is_traced((assembled, first, key)):
-            return traced(assembled, method, first, key)
+            return method.solve_traced(assembled, first, key)
         interpret = getattr(problem, "interpret", as_it_is)
-        limits = Limits(deadline, None if callback is None else lambda solution: callback(interpret(solution)))
-        if isinstance(method, Ladder):
-            solution = climb(assembled, method, first, key, limits)
-        elif isinstance(method, DoubleLoop):
-            solution = converge(assembled, method, first, key, limits)
-        else:
-            solution = drive(assembled, method, first, key, limits)
+        heard = None if callback is None else lambda solution: callback(interpret(solution))
+        solution = method.solve(assembled, first, key, Limits(deadline, heard))
     solution = interpret(solution)
     try:
         if callback is not None:
@@ -137,32 +124,7 @@ def as_it_is(solution: Solution) -> Solution:
     return solution
 
 
-def traced(problem: Problem, method: Rule, first: Start | None, key: jax.Array) -> Solution:
-    """The run inside somebody's `vmap` or `jit`."""
-    if isinstance(method, DoubleLoop):
-        raise TypeError("ConvergentEP is driven from the host and cannot run inside jax.vmap or jax.jit; use EP there.")
-    if learns(problem):
-        raise TypeError(
-            "a learned factor asks its oracle between sweeps, on the host, and cannot run inside jax.vmap or jax.jit; "
-            "call infer outside."
-        )
-    method = method.first if isinstance(method, Ladder) else method
-    problem = in_double(problem)
-    state = initial_state(problem, method, first, key)
-    state, report, evidence = advance_anew(problem, method, state, jnp.asarray(method.max_sweeps), key)
-    return as_solution(problem, method, state, report, evidence)
-
-
-def in_double(problem: Problem) -> Problem:
-    """Numbers as float64: values mapped or differentiated outside a double-precision scope arrive marked as float32."""
-
-    def convert(leaf: Any) -> Any:
-        return jnp.asarray(leaf, float) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
-
-    return jax.tree.map(convert, problem)
-
-
-def initial(problem: Problem, method: Rule, init: Any) -> Start | None:
+def initial(problem: Problem, method: Method, init: Any) -> Start | None:
     """`init` as one array per group, checked against the problem; what its sites remember where the method does too."""
     if init is None:
         return None
@@ -179,7 +141,7 @@ def initial(problem: Problem, method: Rule, init: Any) -> Start | None:
         # The run takes over the memory of its state, and these may be the arrays of somebody's solution.
         return tuple(jnp.array(own, float, copy=True) for own in arrays)
 
-    wanted = method.projection.memory if isinstance(method, Method) else 0
+    wanted = 0 if method.sweeps is None else method.sweeps.projection.memory
     known = init.memory if isinstance(init, Solution) and wanted else ()
     same = len(known) == len(given) and all(np.shape(own)[1] == wanted for own in known)
     return Start(copied(given), copied(known) if same else None)

@@ -3,7 +3,7 @@
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -109,9 +109,3 @@ class Cowell(Projection):
 
     def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
         return tilted.site, jnp.zeros((), bool)
-
-
-def check_groups(projection: Projection, groups: tuple[Any, ...], power: float) -> None:
-    """Refuse a projection for groups it is not defined for."""
-    for group in groups:
-        projection.check(group.family, power)

@@ -14,11 +14,11 @@ from cavity.inference.energy import Energy, energy
 from cavity.inference.inference_data import from_draws
 from cavity.inference.leave_one_out import leave_one_out
 from cavity.inference.problem import Problem
-from cavity.inference.status import CODES, FIXED_POINTS, Rung, Status
+from cavity.inference.status import CODES, Result, Rung, Status
 
 
 @pytree_dataclass
-class Solution:
+class Solution(Result):
     """The result of `infer`. What comes by group is a tuple with one entry per group, one row per site.
 
     A pytree, which `jit` and `vmap` hand on. What only one model can be asked (the marginals of a graph, predictions)
@@ -72,20 +72,11 @@ class Solution:
     rungs: tuple[Rung, ...] = static(default=())
 
     @property
-    def status(self) -> Any:
+    def status(self) -> Any:  # type: ignore[override]
         """A `Status`; for a stack of solutions an array of their names."""
         if is_traced(self.code) or np.ndim(self.code) > 0:
             return self.code if is_traced(self.code) else np.array([str(s) for s in CODES])[np.asarray(self.code)]
         return CODES[int(self.code)]
-
-    @property
-    def converged(self) -> Any:
-        """Whether a fixed point of the method was reached; `status` says of which kind."""
-        code = jnp.asarray(self.code) if is_traced(self.code) else np.asarray(self.code)
-        done = code == CODES.index(FIXED_POINTS[0])
-        for status in FIXED_POINTS[1:]:
-            done = done | (code == CODES.index(status))
-        return done if is_traced(code) or np.ndim(code) > 0 else bool(done)
 
     @property
     def strengths(self) -> tuple[Any, ...]:

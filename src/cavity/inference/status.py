@@ -1,7 +1,11 @@
-"""How a run ended: statuses with their sentences, and the record of what a ladder tried."""
+"""How a run ended: statuses with their sentences, what every result says of its run, and what a ladder tried."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cavity._core.precision import float64, is_traced
 
 
 class Status(StrEnum):
@@ -60,8 +64,36 @@ SENTENCES = {
 }
 CODES = tuple(Status)
 
-#: fixed points of some method
+#: fixed points of some method; `CODES` begins with them
 FIXED_POINTS = (Status.CONVERGED, Status.CONVERGED_RELAXED, Status.CONVERGED_RESTRICTED)
+
+
+class Result:
+    """What the result of every fit says of its run: of `infer`, of fitted models, of streams and of shards.
+
+    Attributes:
+        status: a `Status`; of a stack of results an array of their names, and inside `jit` the number of the status.
+        log_evidence: estimate of log p(D) (3.40).
+        mismatch: the largest moment mismatch of all sites, measured at the very state handed back.
+        residuals: the largest mismatch met in every sweep, or round.
+        seconds: wall time of the run.
+    """
+
+    status: Any
+    log_evidence: Any
+    mismatch: Any
+    residuals: Any
+    seconds: Any
+
+    @property
+    @float64
+    def converged(self) -> Any:
+        """Whether a fixed point of the method was reached; `status` says of which kind."""
+        if isinstance(self.status, Status):
+            return self.status in FIXED_POINTS
+        if is_traced(self.status):
+            return self.status < len(FIXED_POINTS)
+        return np.isin(self.status, FIXED_POINTS)
 
 
 class Rung(NamedTuple):

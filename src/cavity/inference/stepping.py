@@ -21,11 +21,10 @@ import jax.numpy as jnp
 from cavity._core.precision import float64, is_traced
 from cavity.inference import _learning, _loop
 from cavity.inference._state import Counts, Report, State
-from cavity.inference._visit import MAX_HALVINGS
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import CODES, Status
+from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 from cavity.posteriors.base import Posterior
 
 __all__ = [
@@ -55,7 +54,7 @@ class SweepInfo(NamedTuple):
 
 
 @float64
-def init(problem: Any, method: Method, sites: tuple[Any, ...] | None = None) -> State:
+def init(problem: Any, method: UpdateRule, sites: tuple[Any, ...] | None = None) -> State:
     """The state before the first sweep.
 
     Args:
@@ -79,7 +78,7 @@ def init(problem: Any, method: Method, sites: tuple[Any, ...] | None = None) -> 
 
 
 @float64
-def step(problem: Any, method: Method, state: State, key: jax.Array | None = None) -> tuple[State, SweepInfo]:
+def step(problem: Any, method: UpdateRule, state: State, key: jax.Array | None = None) -> tuple[State, SweepInfo]:
     """One sweep: every site is visited as often as the schedule says, and q is rebuilt from the sites.
 
     Args:
@@ -103,14 +102,14 @@ def step(problem: Any, method: Method, state: State, key: jax.Array | None = Non
 
 
 @partial(jax.jit, inline=True)
-def _step(problem: Problem, method: Method, state: State, key: jax.Array) -> tuple[State, SweepInfo]:
+def _step(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> tuple[State, SweepInfo]:
     after = _loop.sweep_once(problem, method, state, key)
     mismatch = jnp.max(jnp.concatenate(after.mismatch))
     return after, SweepInfo(mismatch, jax.tree.map(jnp.subtract, after.counts, state.counts))
 
 
 @float64
-def measure(problem: Any, method: Method, state: State, key: jax.Array | None = None) -> Report:
+def measure(problem: Any, method: UpdateRule, state: State, key: jax.Array | None = None) -> Report:
     """Mismatch and log sᵢ of every site at the state itself, which stays as it is.
 
     The mismatch a sweep meets belongs to states on the way; whether a state is a fixed point, only this says.
@@ -133,7 +132,7 @@ def measure(problem: Any, method: Method, state: State, key: jax.Array | None = 
 
 
 @float64
-def learn(problem: Any, method: Method, state: State, report: Report) -> State:
+def learn(problem: Any, method: UpdateRule, state: State, report: Report) -> State:
     """The state after learned factors have asked their oracles about the sites they were unsure of; on the host.
 
     Args:
@@ -160,7 +159,7 @@ def learn(problem: Any, method: Method, state: State, report: Report) -> State:
 
 @float64
 def finish(
-    problem: Any, method: Method, state: State, report: Report, *, unfinished: Status = Status.MAX_SWEEPS
+    problem: Any, method: UpdateRule, state: State, report: Report, *, unfinished: Status = Status.MAX_SWEEPS
 ) -> Solution:
     """The `Solution` a state is, with log evidence and the status that its measurement supports.
 
@@ -186,7 +185,7 @@ def finish(
 
 def check_method(method: Any) -> None:
     """Refuse methods that are not made of sweeps alone."""
-    if not isinstance(method, Method):
+    if not isinstance(method, UpdateRule):
         raise TypeError(
             f"method must be one that is made of sweeps: EP(), ADF(), PowerEP(...), RelaxedEP(...) or RestrictedEP(); "
             f"found {method!r}."
@@ -195,7 +194,7 @@ def check_method(method: Any) -> None:
 
 def as_solution(
     problem: Problem,
-    method: Method,
+    method: UpdateRule,
     state: State,
     report: Report,
     evidence: jax.Array,
@@ -235,7 +234,7 @@ def as_solution(
     )
 
 
-def status_code(posterior: Posterior, method: Method, q: Any, report: Report, unfinished: Status) -> jax.Array:
+def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
     """The place in `CODES` of the status, from what was measured at the final q; the first that applies."""
     within = report.largest <= method.tol
     compromise = jnp.any(jnp.concatenate(report.given_up))

@@ -14,21 +14,23 @@ import jax
 
 if TYPE_CHECKING:
     from cavity.inference._state import Report, State
-    from cavity.inference.methods import Method
     from cavity.inference.problem import Problem
+    from cavity.inference.update_rule import UpdateRule
 
 
 class SweepKernel(ABC):
     """Strategies are frozen dataclasses: hashable, static under `jit`."""
 
     @abstractmethod
-    def applies(self, problem: Problem, method: Method) -> bool:
+    def applies(self, problem: Problem, method: UpdateRule) -> bool:
         """Whether the kernel is for this problem and method: then it sweeps and measures."""
 
     @abstractmethod
-    def sweep_while(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
+    def sweep_while(
+        self, problem: Problem, method: UpdateRule, state: State, moving: Callable[[Any], jax.Array]
+    ) -> State:
         """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given."""
 
     @abstractmethod
-    def measure(self, problem: Problem, method: Method, state: State) -> Report:
+    def measure(self, problem: Problem, method: UpdateRule, state: State) -> Report:
         """Mismatch and scale of every site at the given state."""

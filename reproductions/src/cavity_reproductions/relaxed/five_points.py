@@ -70,9 +70,10 @@ def model(rows: Any, epsilon: Any) -> cavity.Problem:
 
 def with_weight(method: cavity.Method, c: Any) -> cavity.Method:
     """The method; where it relaxes, with this c in place of its own."""
-    if not isinstance(method.projection, Relaxed):
+    sweeps = method.sweeps
+    if sweeps is None or not isinstance(sweeps.projection, Relaxed):
         return method
-    return replace(method, projection=replace(method.projection, c=c))
+    return replace(sweeps, projection=replace(sweeps.projection, c=c))
 
 
 def as_stack(found: cavity.Solution) -> Stack:

@@ -19,12 +19,12 @@ import numpy as np
 from cavity.factors.table import Table
 from cavity.families.categorical import SOME, Categorical, spread_gap
 from cavity.families.product import Product, consecutive_slices
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Matched
 from cavity.inference.schedule import Parallel
 from cavity.inference.stepping import Report, State
 from cavity.inference.sweep_kernel import SweepKernel
+from cavity.inference.update_rule import UpdateRule
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages
 from cavity.numerics.short_axis import elementwise_log_sum, largest
 
@@ -58,23 +58,25 @@ class GroupMessages(NamedTuple):
 class InColumns(SweepKernel):
     """Parallel sweeps, and measurements, of small tables over independent variables."""
 
-    def applies(self, problem: Problem, method: Method) -> bool:
+    def applies(self, problem: Problem, method: UpdateRule) -> bool:
         """Whether every site is a small table, matched as it is, and all of a group are updated from the same q."""
         schedule = problem.schedule if method.schedule is None else method.schedule
         whole = isinstance(schedule, Parallel) and not method.single_pass and type(method.projection) is Matched
         return whole and all(is_table(group) for group in problem.groups)
 
-    def sweep_while(self, problem: Problem, method: Method, state: State, moving: Callable[[Any], jax.Array]) -> State:
+    def sweep_while(
+        self, problem: Problem, method: UpdateRule, state: State, moving: Callable[[Any], jax.Array]
+    ) -> State:
         run = partial(sweep_columns, problem, method, moving)
         return jax.lax.cond(without_zeros(problem, method, state), partial(run, False), partial(run, True), state)
 
-    def measure(self, problem: Problem, method: Method, state: State) -> Report:
+    def measure(self, problem: Problem, method: UpdateRule, state: State) -> Report:
         look = partial(measure_columns, problem, method)
         return jax.lax.cond(without_zeros(problem, method, state), partial(look, False), partial(look, True), state)
 
 
 def sweep_columns(
-    problem: Problem, method: Method, moving: Callable[[Any], jax.Array], zeros: bool, state: State
+    problem: Problem, method: UpdateRule, moving: Callable[[Any], jax.Array], zeros: bool, state: State
 ) -> State:
     """Sweeps while `moving`, with or without numbers of zeros. On the way q and the sites of a state are columns."""
     groups, tables = problem.groups, group_tables(problem, method, zeros)
@@ -131,18 +133,18 @@ def all_have_states(q: tuple[Column, ...]) -> jax.Array:
     return jnp.all(jnp.stack([jnp.all(reduce(jnp.logical_or, [c <= SOME for c in own])) for own in counts]))
 
 
-def without_zeros(problem: Problem, method: Method, state: State) -> jax.Array:
+def without_zeros(problem: Problem, method: UpdateRule, state: State) -> jax.Array:
     """Whether nothing is impossible: no numbers of zeros need be carried along, and weights can be summed."""
     counts = [jnp.all(eta[:, eta.shape[1] // 2 :] == 0) for eta in state.q.etas]
     return jnp.all(jnp.stack([*counts, *(is_narrow(group, method.power) for group in problem.groups)]))
 
 
-def group_tables(problem: Problem, method: Method, zeros: bool) -> list[Any]:
+def group_tables(problem: Problem, method: UpdateRule, zeros: bool) -> list[Any]:
     """The tables of all groups, as weights where nothing is impossible."""
     return [(log_entries if zeros else weight_entries)(group, method.power) for group in problem.groups]
 
 
-def measure_columns(problem: Problem, method: Method, zeros: bool, state: State) -> Report:
+def measure_columns(problem: Problem, method: UpdateRule, zeros: bool, state: State) -> Report:
     """Mismatch and scale of every site at the given state, with or without numbers of zeros."""
     q = variable_columns(state.q.etas, zeros)
     mismatch, nonfinite, scales, nothing = [], [], [], []
@@ -270,7 +272,7 @@ def messages_in_weights(
 
 def group_messages(
     problem: Problem,
-    method: Method,
+    method: UpdateRule,
     group: SiteGroup,
     table: Entries | TableWeights,
     q: tuple[Column, ...],

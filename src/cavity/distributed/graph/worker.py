@@ -16,8 +16,9 @@ from cavity.distributed.graph.cutting import Plan
 from cavity.distributed.protocol import Measurement, Request, Response
 from cavity.inference import stepping
 from cavity.inference.infer import infer
-from cavity.inference.methods import EP, Method
+from cavity.inference.methods import EP
 from cavity.inference.problem import Problem
+from cavity.inference.update_rule import UpdateRule
 
 #: sweeps a part makes in a round at most
 SWEEPS = 10
@@ -61,7 +62,9 @@ def multiply_messages(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[j
 
 
 @jax.jit
-def measure_sites(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> tuple[stepping.Report, Any, Any]:
+def measure_sites(
+    problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...]
+) -> tuple[stepping.Report, Any, Any]:
     """The report of all sites; log normalisers and marginals of all variables, one array per family."""
     state, families = stepping.init(problem, method, sites), problem.posterior.families  # type: ignore[attr-defined]
     pairs = list(zip(families, state.q.etas, strict=True))

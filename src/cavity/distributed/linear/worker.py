@@ -18,8 +18,9 @@ from cavity._core.precision import float64
 from cavity._core.threads import one_blas_thread
 from cavity.distributed.naturals import pack_naturals, unpack_naturals
 from cavity.distributed.protocol import Measurement, Request, Response
-from cavity.inference.methods import EP, Method
+from cavity.inference.methods import EP
 from cavity.inference.problem import Problem
+from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.build import weight_schedule
 from cavity.models.latent_gaussian.linear_model import Rows
 from cavity.models.streaming.shard import (
@@ -79,7 +80,7 @@ def accepted_sites(shard: Shard, request: Request) -> tuple[ShardSites, bool]:
     return ShardSites(np.zeros((n, 3)), NaturalSums.zero(width)), request.token is None
 
 
-def shard_arguments(rows: Rows, request: Request) -> tuple[Problem, Method, NaturalSums]:
+def shard_arguments(rows: Rows, request: Request) -> tuple[Problem, UpdateRule, NaturalSums]:
     """What the programs for a shard begin with: its rows, the method, and the cavity as the rest."""
     method = dataclasses.replace(EP(tol=request.tol).as_compiled(), schedule=weight_schedule(len(rows.X), rows.d))
     return shard_problem(rows), method, NaturalSums.padded(*unpack_naturals(request.cavity))

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cavity.inference.infer import infer
-from cavity.inference.methods import Auto, Ladder, Rule
+from cavity.inference.methods import Auto, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
@@ -33,25 +33,21 @@ Watch = Callable[[Solution], Any] | None
 Mapped = Callable[[Callable[[np.ndarray], Any], list[np.ndarray]], Iterable[Any]]
 
 
-def rule_of(method: Rule | None) -> Rule:
+def rule_of(method: Method | None) -> Method:
     """The method asked for, or the default."""
-    if method is not None and not isinstance(method, Rule):
+    if method is not None and not isinstance(method, Method):
         raise TypeError(f"method must be made by Auto(), EP(), PowerEP(...) and the like; found {method!r}.")
     return Auto() if method is None else method
 
 
-def search_method(method: Rule | None) -> Rule:
+def search_method(method: Method | None) -> Method:
     """The method as the search uses it: its tolerance, and fixed points of the evidence only."""
-    rule = rule_of(method)
-    if isinstance(rule, Ladder):
-        first = dataclasses.replace(rule.first, tol=max(rule.first.tol, SEARCH_TOL))
-        return Ladder(first, compromise=False)
-    return dataclasses.replace(rule, tol=max(rule.tol, SEARCH_TOL))
+    return rule_of(method).loosen(SEARCH_TOL)
 
 
-def solve(problem: Problem, rule: Rule, init: Any, watch: Watch = None) -> Solution:
+def solve(problem: Problem, rule: Method, init: Any, watch: Watch = None) -> Solution:
     """A solution from `init` (a solution, or sites); where a method other than the default fails, from flat sites."""
-    starts = (None,) if init is None else (init,) if isinstance(rule, Ladder) else (init, None)
+    starts = (None,) if init is None else (init,) if rule.restarts else (init, None)
     solution = None
     for start in starts:
         solution = infer(problem, rule, init=start, callback=watch)
@@ -84,7 +80,7 @@ class Search:
 
     build: Callable[[np.ndarray], Problem]
     slope: Callable[[np.ndarray, Solution], np.ndarray]
-    method: Rule | None
+    method: Method | None
     log_prior: Callable[[np.ndarray], tuple[float, np.ndarray]]
     progress: Callable[[Evaluation], Any] | None = None
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)

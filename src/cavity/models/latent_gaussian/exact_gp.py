@@ -14,7 +14,7 @@ from cavity._core.threads import one_blas_thread
 from cavity.factors.base import Factor
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
-from cavity.inference.methods import Rule
+from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.build import check_covariance, check_kernel_room, kernel_schedule
@@ -115,7 +115,7 @@ def fit_exact_gp(
     factor: Factor,
     copies: Any = None,
     exponents: Any = None,
-    method: Rule | None = None,
+    method: Method | None = None,
     optimize: bool = True,
     free: tuple[str, ...] = (),
     deviations: Any = None,

@@ -14,7 +14,7 @@ from cavity.factors.base import Factor
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.infer import infer
-from cavity.inference.methods import ADF, Rule
+from cavity.inference.methods import ADF, Method
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.build import weight_precision, weight_schedule
@@ -88,7 +88,7 @@ def fit_linear_model(
     prior_variance: Any = 1.0,
     copies: Any = None,
     exponents: Any = None,
-    method: Rule | None = None,
+    method: Method | None = None,
     optimize: bool = False,
     free: tuple[str, ...] = (),
     seed: int = 0,
@@ -213,7 +213,7 @@ class Rows:
 
 @float64
 def absorb_rows(
-    machine: LinearModel, X: Any, y: Any, *, copies: Any = None, exponents: Any = None, method: Rule | None = None
+    machine: LinearModel, X: Any, y: Any, *, copies: Any = None, exponents: Any = None, method: Method | None = None
 ) -> LinearModel:
     """The machine after one pass over new rows from its present q (assumed-density filtering); evidences add up."""
     began = time.perf_counter()
@@ -233,7 +233,7 @@ def refine(
     *,
     copies: Any = None,
     exponents: Any = None,
-    method: Rule | None = None,
+    method: Method | None = None,
     watch: Watch = None,
 ) -> LinearModel:
     """EP on the rows the machine has seen, started from the sites it has for them: `X` are all its rows, in order.

@@ -14,7 +14,7 @@ from cavity.factors.base import Factor
 from cavity.factors.convolved import GaussianConvolved, add_noise_variance
 from cavity.factors.tempered import Tempered
 from cavity.families.gaussian import Gaussian
-from cavity.inference.methods import Rule
+from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
@@ -119,7 +119,7 @@ def fit_sparse_gp(
     learn_inputs: bool = False,
     copies: Any = None,
     exponents: Any = None,
-    method: Rule | None = None,
+    method: Method | None = None,
     optimize: bool = True,
     free: tuple[str, ...] = (),
     deviations: Any = None,

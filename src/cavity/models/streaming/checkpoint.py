@@ -11,8 +11,8 @@ import numpy as np
 
 from cavity import storage
 from cavity.factors.base import Factor
-from cavity.inference.methods import Method
 from cavity.inference.status import Status
+from cavity.inference.update_rule import UpdateRule
 from cavity.models.streaming.chunks import Chunk
 from cavity.models.streaming.pass_state import PassState
 from cavity.models.streaming.shard import NaturalSums
@@ -23,7 +23,7 @@ KIND = "stream"
 PLAIN = ("stage", "constant", "sequential")
 
 
-def fingerprint(first: Chunk, size: int, factor: Factor, prior: NaturalSums, method: Method) -> dict[str, Any]:
+def fingerprint(first: Chunk, size: int, factor: Factor, prior: NaturalSums, method: UpdateRule) -> dict[str, Any]:
     """What a run must share with a checkpoint to go on from it, by name.
 
     Tolerance and the number of sweeps are left out: more of them may be asked for when a run goes on.

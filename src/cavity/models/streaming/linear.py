@@ -11,7 +11,7 @@ from cavity._core import checks
 from cavity._core.precision import float64
 from cavity._core.threads import one_blas_thread
 from cavity.factors.base import Factor
-from cavity.inference.methods import ADF, Ladder, Method, Rule
+from cavity.inference.methods import ADF, Method, Sweeps
 from cavity.inference.status import Status
 from cavity.models.latent_gaussian.build import weight_precision
 from cavity.models.latent_gaussian.evidence_search import rule_of
@@ -35,7 +35,7 @@ def stream_linear_models(
     features: Callable[[np.ndarray], np.ndarray] | None = None,
     observed: Callable[[np.ndarray], np.ndarray] | None = None,
     row_weights: Callable[[np.ndarray], np.ndarray] | None = None,
-    method: Rule | None = None,
+    method: Method | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
     resume: str | os.PathLike[str] | None = None,
@@ -90,7 +90,7 @@ def run_stream(
     reader: ChunkReader,
     factor: Factor,
     prior_variance: Any,
-    method: Rule | None,
+    method: Method | None,
     options: CheckpointOptions | None,
     callback: Callable[[StreamProgress], Any] | None,
 ) -> StreamRun:
@@ -108,13 +108,12 @@ def run_stream(
     return run
 
 
-def stream_method(method: Rule | None) -> Method:
+def stream_method(method: Method | None) -> Sweeps:
     """The method as a stream runs it; of the default its first rung, EP."""
     rule = rule_of(method)
-    rule = rule.first if isinstance(rule, Ladder) else rule
-    if not isinstance(rule, Method) or rule.projection.memory:
+    if rule.sweeps is None or rule.sweeps.projection.memory:
         raise ValueError(f"method must be EP(), PowerEP(...), RestrictedEP() or ADF() for a stream; found {rule}.")
-    return rule
+    return rule.sweeps
 
 
 def checkpoint_options(checkpoint: Any, every: Any, resume: Any, again: bool) -> CheckpointOptions | None:

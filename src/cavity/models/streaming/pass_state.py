@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import InOrder, Schedule
 from cavity.inference.status import CODES, FIXED_POINTS, Status
 from cavity.inference.stepping import Report, status_code
+from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.build import weight_schedule
 from cavity.models.streaming.shard import NaturalSums, measure_shard, own_sums, sweep_shard
 from cavity.posteriors.weight_gaussian import WeightGaussian
@@ -69,7 +69,7 @@ class PassTotals(NamedTuple):
 
 @jax.jit
 def sweep_chunk(
-    problem: Problem, method: Method, totals: PassTotals, sites: jax.Array, number: jax.Array, key: jax.Array
+    problem: Problem, method: UpdateRule, totals: PassTotals, sites: jax.Array, number: jax.Array, key: jax.Array
 ) -> tuple[PassTotals, jax.Array]:
     """The totals after a sweep over a chunk, and its new sites. number: of the sweep over all rows."""
     own = own_sums(problem, sites)
@@ -81,7 +81,9 @@ def sweep_chunk(
 
 
 @jax.jit
-def measure_chunk(problem: Problem, method: Method, totals: PassTotals, sites: jax.Array, key: jax.Array) -> PassTotals:
+def measure_chunk(
+    problem: Problem, method: UpdateRule, totals: PassTotals, sites: jax.Array, key: jax.Array
+) -> PassTotals:
     """The totals after the sites of a chunk were measured at q as it is; q stays."""
     report, _ = measure_shard(problem, method, totals.total.minus(own_sums(problem, sites)), sites, key)
     numbers = (jnp.sum(flags[0]) for flags in (report.improper, report.nonfinite, report.given_up))
@@ -116,13 +118,13 @@ class PassState:
         """Sweeps that are over."""
         return len(self.residuals)
 
-    def schedule(self, method: Method, others: int, d: int) -> Schedule:
+    def schedule(self, method: UpdateRule, others: int, d: int) -> Schedule:
         """In which order a chunk is visited while q holds so many other rows: parallel where each weighs little."""
         if method.schedule is not None:
             return method.schedule
         return InOrder() if method.single_pass or self.sequential else weight_schedule(others, d)
 
-    def after_pass(self, method: Method, prior: NaturalSums, record: dict[str, Any]) -> "PassState":
+    def after_pass(self, method: UpdateRule, prior: NaturalSums, record: dict[str, Any]) -> "PassState":
         """The state when all rows have been read."""
         if self.stage == "done":
             return self
@@ -143,7 +145,7 @@ class PassState:
         measures = largest <= method.tol or len(residuals) >= method.max_sweeps
         return dataclasses.replace(self, **changed).entering("measure" if measures else "sweep")
 
-    def reopened(self, method: Method) -> "PassState":
+    def reopened(self, method: UpdateRule) -> "PassState":
         """As it goes on from a file: what had ended short of a fixed point, or of the tolerance, where it may."""
         short = self.mismatch > method.tol or self.status not in FIXED_POINTS
         again = self.stage == "done" and short and not method.single_pass and self.sweeps < method.max_sweeps
@@ -153,7 +155,7 @@ class PassState:
         """At the beginning of a pass."""
         return dataclasses.replace(self, stage=stage, totals=self.totals._replace(counts=VisitCounts.zero()))
 
-    def judged(self, method: Method, **changed: Any) -> "PassState":
+    def judged(self, method: UpdateRule, **changed: Any) -> "PassState":
         """With the mismatch of this pass as that of the state, and the status that what was met supports."""
         state = dataclasses.replace(self, **changed)
         counts, one = state.totals.counts, lambda value: (jnp.atleast_1d(value),)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.inference.methods import Method
+from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.linear_model import Rows
 from cavity.models.latent_gaussian.padding import bucket, padded_with_zeros
 from cavity.models.streaming import checkpoint
@@ -86,7 +86,7 @@ class StreamRun:
         first: Chunk,
         factor: Factor,
         prior: NaturalSums,
-        method: Method,
+        method: UpdateRule,
         callback: Callable[[StreamProgress], Any] | None,
     ) -> None:
         self.reader, self.factor, self.prior, self.method = reader, factor, prior, method

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.inference import stepping
-from cavity.inference.methods import Method
 from cavity.inference.problem import Problem
+from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.fit_result import at_zero
 from cavity.models.latent_gaussian.linear_model import Rows
 from cavity.models.latent_gaussian.padding import feature_bucket
@@ -109,7 +109,7 @@ def own_sums(problem: Problem, sites: jax.Array) -> NaturalSums:
 
 
 def shard_state(
-    problem: Problem, method: Method, rest: NaturalSums, own: NaturalSums, sites: jax.Array
+    problem: Problem, method: UpdateRule, rest: NaturalSums, own: NaturalSums, sites: jax.Array
 ) -> tuple[Problem, stepping.State]:
     """The shard with the rest as its prior, and the loop's state at given sites, whose sums are known."""
     problem = dataclasses.replace(problem, prior=WeightPrior(problem.prior.rows, rest.shift, rest.precision))
@@ -129,7 +129,7 @@ class ShardSweep(NamedTuple):
 @jax.jit
 def sweep_shard(
     problem: Problem,
-    method: Method,
+    method: UpdateRule,
     rest: NaturalSums,
     own: NaturalSums,
     sites: jax.Array,
@@ -146,7 +146,7 @@ def sweep_shard(
 
 @jax.jit
 def measure_shard(
-    problem: Problem, method: Method, rest: NaturalSums, sites: jax.Array, key: jax.Array
+    problem: Problem, method: UpdateRule, rest: NaturalSums, sites: jax.Array, key: jax.Array
 ) -> tuple[stepping.Report, NaturalSums]:
     """The report of the sites at the q they make with the rest, and their sums; Σ log sᵢ as measured there."""
     own = own_sums(problem, sites)

@@ -10,7 +10,7 @@ from cavity._core.precision import float64
 from cavity._core.threads import one_blas_thread
 from cavity.factors.base import Factor
 from cavity.factors.convolved import GaussianConvolved
-from cavity.inference.methods import Rule
+from cavity.inference.methods import Method
 from cavity.kernels import Basis, Kernel
 from cavity.kernels.basis import Spanned
 from cavity.models.latent_gaussian.padding import bucket, padded
@@ -32,7 +32,7 @@ def stream_sparse_gps(
     factor: Factor,
     observed: Callable[[np.ndarray], np.ndarray] | None = None,
     row_weights: Callable[[np.ndarray], np.ndarray] | None = None,
-    method: Rule | None = None,
+    method: Method | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 60.0,
     resume: str | os.PathLike[str] | None = None,

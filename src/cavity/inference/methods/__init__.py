@@ -1,0 +1,21 @@
+"""Methods, one file each; every one is a `Method`: a way to solve a problem."""
+
+from cavity.inference.methods.base import Limits, Method
+from cavity.inference.methods.convergent import ConvergentEP, DoubleLoop
+from cavity.inference.methods.ladder import Auto, Ladder
+from cavity.inference.methods.sweeps import ADF, EP, PowerEP, RelaxedEP, RestrictedEP, Sweeps
+
+__all__ = [
+    "ADF",
+    "EP",
+    "Auto",
+    "ConvergentEP",
+    "DoubleLoop",
+    "Ladder",
+    "Limits",
+    "Method",
+    "PowerEP",
+    "RelaxedEP",
+    "RestrictedEP",
+    "Sweeps",
+]

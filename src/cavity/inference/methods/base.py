@@ -1,0 +1,66 @@
+"""What every method is: a way to solve a problem."""
+
+import dataclasses
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+
+from cavity.inference._loop import Start
+from cavity.inference.problem import Problem
+from cavity.inference.solution import Solution
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What ends a run besides its method.
+
+    deadline: on the clock of `time.perf_counter`. callback: called with every state that is not the last.
+    impatient: told the residuals so far, says whether more sweeps are not worth making.
+    """
+
+    deadline: float | None = None
+    callback: Callable[[Solution], Any] | None = None
+    impatient: Callable[[np.ndarray], bool] | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is used up."""
+        return self.deadline is not None and time.perf_counter() >= self.deadline
+
+
+class Method(ABC):
+    """What `infer` takes: made by `EP`, `ADF`, `PowerEP`, `RelaxedEP`, `RestrictedEP`, `ConvergentEP` or `Auto`.
+
+    Methods are frozen dataclasses. `str(method)` is the method in words.
+    """
+
+    #: bound on the moment mismatch of every site at a fixed point
+    tol: float
+
+    #: whether a run that fails is begun again from flat sites by the method itself
+    restarts: ClassVar[bool] = False
+
+    @property
+    def sweeps(self) -> Any:
+        """The `Sweeps` that stand for the method where nothing drives it, as in a stream; None where there are none."""
+        return None
+
+    def check(self, problem: Problem) -> None:
+        """Refuse, in one sentence, a problem the method is not defined for; most are for all there are."""
+        return
+
+    @abstractmethod
+    def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
+        """The solution from flat sites, or from those of `init`, driven from the host."""
+
+    def solve_traced(self, problem: Problem, init: Start | None, key: jax.Array) -> Solution:
+        """The solution inside somebody's `vmap` or `jit`: one compiled run."""
+        raise TypeError(f"{self} is driven from the host and cannot run inside jax.vmap or jax.jit; use EP there.")
+
+    def loosen(self, tol: float) -> Self:
+        """The method as a search over hyperparameters uses it: a tolerance of at least `tol`, and EP's energy only."""
+        return dataclasses.replace(self, tol=max(self.tol, tol))  # type: ignore[type-var]

@@ -1,0 +1,151 @@
+"""The double loop, a method that cannot diverge, and Newton's method, both driven from the host."""
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity._core import checks
+from cavity._core.precision import to_numpy
+from cavity._core.pytrees import pytree_dataclass, static
+from cavity._core.threads import one_blas_thread
+from cavity.inference._double_loop import compiled_step
+from cavity.inference._learning import learns
+from cavity.inference._loop import Start, blank_state, measure_sites
+from cavity.inference._newton import marginals_of, polish
+from cavity.inference._state import Report, State
+from cavity.inference.evidence import log_evidence
+from cavity.inference.methods.base import Limits, Method
+from cavity.inference.methods.sweeps import ADF
+from cavity.inference.problem import Problem
+from cavity.inference.solution import Solution
+from cavity.inference.status import Status
+from cavity.inference.stepping import as_solution
+from cavity.inference.update_rule import UpdateRule
+
+#: outer steps after which Newton's method is tried; the distance grows like the steps so far
+ATTEMPTS = (1, 3, 5, 8, 13, 20, 31, 48, 75, 117, 183, 286)
+
+
+@jax.jit
+def settle(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) -> tuple[State, Report, jax.Array]:
+    """The state, report and log evidence of given sites."""
+    state = blank_state(problem, method, init)
+    report = measure_sites(problem, method, state, key)
+    state = state._replace(log_scales=report.log_scales)
+    return state, report, log_evidence(problem, state.q, state.log_scales)
+
+
+def judged(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
+    """The solution that given sites make, with the status their own measurement supports."""
+    state, report, evidence = settle(problem, method.as_compiled(), Start(sites), key)
+    solution = to_numpy(as_solution(problem, method, state, report, evidence, unfinished))
+    return dataclasses.replace(solution, residuals=solution.residuals[: method.max_sweeps])
+
+
+def can_solve(problem: Problem) -> bool:
+    """Whether the linear equations of all sites can be solved together, and no moments change between sweeps."""
+    return not learns(problem) and problem.posterior.can_solve(
+        problem.prior, sum(group.size for group in problem.groups)
+    )
+
+
+@one_blas_thread()
+def newton(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...], key: jax.Array) -> Solution | None:
+    """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one."""
+    if not can_solve(problem):
+        return None
+    ended = polish(problem, method.as_compiled(), Start(sites), key)
+    if not float(ended.largest) <= method.tol:
+        return None
+    found = judged(problem, method, ended.sites, key, Status.MAX_SWEEPS)
+    # The first turn looks at the sites as they are.
+    return dataclasses.replace(found, sweeps=np.asarray(int(ended.rounds) - 1)) if found.converged else None
+
+
+@pytree_dataclass
+class DoubleLoop(Method):
+    """Made by `ConvergentEP`."""
+
+    power: float = static()
+    max_sweeps: int = static()
+    tol: float = static()
+
+    def __post_init__(self) -> None:
+        UpdateRule(power=self.power, max_sweeps=self.max_sweeps, tol=self.tol)  # refuses what cannot be run
+
+    @property
+    def rule(self) -> UpdateRule:
+        """The updates whose fixed points are sought."""
+        return UpdateRule(power=self.power, max_sweeps=self.max_sweeps, tol=self.tol)
+
+    @one_blas_thread()
+    def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
+        """The double loop from given sites, or from flat ones."""
+        if learns(problem):
+            raise TypeError(
+                "ConvergentEP minimises one fixed energy, and a learned factor changes its own between sweeps; use EP."
+            )
+        if not can_solve(problem):
+            raise TypeError(
+                f"ConvergentEP solves a linear system of all sites together; {sum(g.size for g in problem.groups)} "
+                f"sites of {type(problem.posterior).__name__} are too many for that."
+            )
+        began, rule = time.perf_counter(), self.rule
+        sites = flat_sites(problem, key) if init is None else init.sites
+        first, _, _ = settle(problem, rule.as_compiled(), Start(sites), key)
+        gamma, residuals = marginals_of(problem, first.q), []
+
+        def told(solution: Solution) -> Solution:
+            """The solution with the account of the whole run."""
+            return dataclasses.replace(
+                solution,
+                method=self,
+                sweeps=np.asarray(len(residuals)),
+                residuals=np.asarray(residuals),
+                seconds=np.asarray(time.perf_counter() - began),
+            )
+
+        solution = None
+        try:
+            for step in range(1, self.max_sweeps + 1):
+                outer = compiled_step(problem, rule.power, sites, gamma, key)
+                sites, gamma = outer.sites, outer.gamma
+                solution = judged(problem, rule, sites, key, Status.MAX_SWEEPS)
+                found = None if solution.converged or step not in ATTEMPTS else newton(problem, rule, sites, key)
+                solution = solution if found is None else found
+                residuals.append(float(solution.mismatch))
+                if solution.converged or step == self.max_sweeps:
+                    break
+                if limits.passed:
+                    return told(solution).ended(Status.TIME_BUDGET)
+                if limits.callback is not None:
+                    limits.callback(told(solution).ended(Status.RUNNING))
+        except KeyboardInterrupt:
+            if solution is None:
+                raise
+            return told(solution).interrupted()
+        assert solution is not None
+        return told(solution)
+
+    def __str__(self) -> str:
+        return "ConvergentEP" + (f"({self.power:g})" if self.power != 1 else "")
+
+
+def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8) -> DoubleLoop:
+    """The double loop: minimises EP's energy (Power EP's, for a power other than 1) step by step and cannot diverge.
+
+    Slow, but it ends at a fixed point of EP wherever the energy is bounded below; Newton's method is tried now and then
+    to end sooner. max_sweeps: outer steps.
+    """
+    return DoubleLoop(checks.number("power", power), max_sweeps, tol)
+
+
+def flat_sites(problem: Problem, key: jax.Array) -> tuple[jax.Array, ...]:
+    """Flat sites, or those of one pass where a pass marks what is impossible: no finite step of log weights can."""
+    if any(group.family.local_size != group.family.size for group in problem.groups):
+        return tuple(jnp.asarray(own) for own in ADF().solve(problem, None, key, Limits()).sites)
+    return tuple(jnp.zeros((group.size, group.family.size)) for group in problem.groups)

@@ -1,0 +1,256 @@
+"""The ladder behind `Auto`: EP, and where it fails what has the same fixed points, then what has others."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity._core.pytrees import pytree_dataclass, static
+from cavity.factors.base import MissingClosedForm, MissingDensity
+from cavity.inference._loop import Start
+from cavity.inference.methods.base import Limits, Method
+from cavity.inference.methods.convergent import ConvergentEP, can_solve, newton
+from cavity.inference.methods.sweeps import EP, PowerEP, RelaxedEP, RestrictedEP, Sweeps
+from cavity.inference.problem import Problem
+from cavity.inference.schedule import InOrder, Schedule, Shuffled
+from cavity.inference.solution import Solution
+from cavity.inference.status import Rung, Status
+
+#: sweeps before which nobody loses patience, and sweeps over which progress is judged
+GRACE, WINDOW = 24, 8
+#: sweeps that may still be to go at the present rate
+WORTH = 40
+#: how a run ends that no other method can mend: nothing is integrated, or nobody waits any more
+FINAL = (Status.NONFINITE_FACTOR, Status.UNSURE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
+#: step and sweeps of the second rung
+DAMPING, DAMPED_SWEEPS = 0.5, 200
+#: step and sweeps where no equations can be solved and no cavity is ever improper
+SHORT_STEP, SHORT_SWEEPS = 0.2, 500
+#: weights of relaxation, and sweeps with each
+WEIGHTS, RELAXED_SWEEPS = (0.1, 0.01), 300
+#: power whose solution the double loop starts from, sweeps to find it, outer steps from each start
+POWER, POWER_SWEEPS, OUTER_STEPS = 0.5, 300, 120
+
+
+def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
+    """Whether sweeps oscillate, creep or meet improper cavities again and again: too many would still be to make."""
+    if residuals.size < GRACE:
+        return False
+    recent, before = map(np.min, windows(residuals))
+    if not np.isfinite(recent):
+        return True
+    with np.errstate(divide="ignore"):
+        return not WORTH / WINDOW * np.log(before / recent) > np.log(recent / tol)
+
+
+def windows(residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The last residuals and those before them."""
+    return residuals[-WINDOW:], residuals[-2 * WINDOW : -WINDOW]
+
+
+def why_left(solution: Solution) -> str:
+    """Why a rung was not the last, in words."""
+    sweeps = int(solution.sweeps)
+    if solution.status is Status.SITES_SKIPPED:
+        count = sum(int(np.isinf(own).sum()) for own in solution.site_mismatch)
+        return f"improper cavities at {count} sites after {sweeps} sweeps"
+    recent, before = (np.min(own, initial=np.inf) for own in windows(np.asarray(solution.residuals)))
+    falling = bool(recent < 0.5 * before < np.inf)
+    manner = "came nearer too slowly" if falling else "did not come nearer"
+    return f"{manner}, mismatch {float(solution.mismatch):.1e} after {sweeps} sweeps"
+
+
+class Climb:
+    """One way up the ladder: what was tried and how it went. best: the state of EP's own sweeps that agrees best."""
+
+    def __init__(self, problem: Problem, ladder: "Ladder", key: jax.Array, limits: Limits) -> None:
+        self.problem, self.ladder, self.key, self.limits = problem, ladder, key, limits
+        self.rungs: list[Rung] = []
+        self.made = 0
+        self.best: Solution | None = None
+
+    def limits_of_rung(self, patient: bool = False) -> Limits:
+        """Limits of a rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
+
+        Sites of many copies take short steps and creep: there nobody loses patience.
+        """
+        creeping = not all(group.at_most_one for group in self.problem.groups)
+        made, callback = self.made, self.limits.callback
+
+        def count_on(solution: Solution) -> None:
+            assert callback is not None
+            callback(dataclasses.replace(solution, sweeps=solution.sweeps + made))
+
+        return Limits(
+            self.limits.deadline,
+            None if callback is None else count_on,
+            None if patient or creeping else lambda residuals: is_hopeless(residuals, self.ladder.tol),
+        )
+
+    def sweep(self, method: Sweeps, init: Start | None, patient: bool = False) -> Solution:
+        """A rung of sweeps."""
+        began = time.perf_counter()
+        found = method.solve(self.problem, init, self.key, self.limits_of_rung(patient))
+        self.record(str(method), found, began)
+        return found
+
+    def record(self, name: str, found: Solution | None, began: float) -> None:
+        """Put the outcome of a rung on record."""
+        seconds = time.perf_counter() - began
+        if found is None:
+            self.rungs.append(Rung(name, "", 0, float("nan"), seconds, "did not lead to a fixed point"))
+            return
+        left = "" if found.converged or found.status in FINAL else why_left(found)
+        self.rungs.append(Rung(name, str(found.status), int(found.sweeps), float(found.mismatch), seconds, left))
+        self.made += int(found.sweeps)
+
+    def keep_best(self, found: Solution) -> None:
+        """Keep a state of EP's own sweeps that is nearer to a fixed point than those before."""
+        if self.best is None or found.mismatch < self.best.mismatch:
+            self.best = found
+
+    def polish(self, solution: Solution) -> Solution | None:
+        """Newton's method from where sweeps were left."""
+        if not can_solve(self.problem) or not np.isfinite(solution.mismatch):
+            return None
+        began = time.perf_counter()
+        found = newton(self.problem, self.ladder.first, sites_of(solution), self.key)
+        self.record("Newton", found, began)
+        return found
+
+    def minimise(self) -> Iterator[Solution]:
+        """The double loop from the solution of a power, whose sites are mild, and from flat ones."""
+        if not can_solve(self.problem):
+            return
+        try:
+            mild = self.sweep(PowerEP(POWER, tol=self.ladder.tol, max_sweeps=POWER_SWEEPS), None)
+        except (MissingClosedForm, MissingDensity):
+            mild = None
+        if mild is not None and mild.status in FINAL:
+            yield mild
+            return
+        known = () if mild is None or not np.isfinite(mild.log_evidence) else (Start(sites_of(mild)),)
+        for start in (*known, None):
+            method, began = ConvergentEP(tol=self.ladder.tol, max_sweeps=OUTER_STEPS), time.perf_counter()
+            found = method.solve(self.problem, start, self.key, self.limits_of_rung())
+            self.record(f"{method} from {'flat sites' if start is None else f'PowerEP({POWER:g})'}", found, began)
+            yield found
+
+
+def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
+    """The sites as arrays a run may take over."""
+    return tuple(jnp.array(own, float, copy=True) for own in solution.sites)
+
+
+def same_fixed_points(climb: Climb, init: Start | None) -> Iterator[Solution | None]:
+    """Rungs whose fixed points are those of EP."""
+    first = climb.ladder.first
+    plain = climb.sweep(first, init)
+    climb.keep_best(plain)
+    yield plain
+    yield climb.polish(plain)
+    # Sites that are too many to be visited one by one keep the order their problem gives them.
+    order = Shuffled() if isinstance(climb.problem.schedule, InOrder) else None
+    damped = EP(schedule=order, damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=first.tol)
+    slow = climb.sweep(damped, None)
+    climb.keep_best(slow)
+    yield slow
+    yield climb.polish(slow)
+    yield from climb.minimise()
+    if not can_solve(climb.problem) and all(group.family.cavities_proper for group in climb.problem.groups):
+        # Nothing is improper and no other rung is left: short steps, without losing patience.
+        shorter = EP(schedule=order, damping=SHORT_STEP, max_sweeps=SHORT_SWEEPS, tol=first.tol)
+        short = climb.sweep(shorter, Start(sites_of(slow)), patient=True)
+        climb.keep_best(short)
+        yield short
+
+
+def other_fixed_points(climb: Climb) -> Iterator[Solution]:
+    """Rungs that end somewhere else; with the last of them there is nothing to lose patience for."""
+    tol = climb.ladder.tol
+    relaxed = [RelaxedEP(c, tol=tol, max_sweeps=RELAXED_SWEEPS) for c in WEIGHTS]
+    for method in (*relaxed, RestrictedEP(tol=tol)):
+        try:
+            method.check(climb.problem)
+            yield climb.sweep(method, None, patient=method not in relaxed)
+        except TypeError:  # a family or factor that this projection does not know
+            continue
+
+
+@pytree_dataclass
+class Ladder(Method):
+    """Made by `Auto`.
+
+    first: the method tried first, and alone inside `vmap` or `jit`.
+    compromise: whether fixed points other than EP's are acceptable.
+    """
+
+    first: Sweeps
+    compromise: bool = static()
+
+    restarts: ClassVar[bool] = True
+
+    @property
+    def tol(self) -> float:  # type: ignore[override]
+        """Bound on the moment mismatch, the same on every rung."""
+        return self.first.tol
+
+    @property
+    def sweeps(self) -> Sweeps:
+        return self.first
+
+    def check(self, problem: Problem) -> None:
+        self.first.check(problem)
+
+    def loosen(self, tol: float) -> "Ladder":
+        return Ladder(self.first.loosen(tol), compromise=False)
+
+    def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
+        """The first fixed point found; the best state of EP's own kind where there is none, with its own status."""
+        began, climb = time.perf_counter(), Climb(problem, self, key, limits)
+        answer, stopped = None, None
+        try:
+            for found in same_fixed_points(climb, init):
+                if found is not None and (found.converged or found.status in FINAL):
+                    answer, stopped = found if found.converged else None, found.status
+                    break
+            for found in other_fixed_points(climb) if self.compromise and stopped is None else ():
+                if found.converged or found.status in FINAL:
+                    answer, stopped = found if found.converged else None, found.status
+                    break
+        except KeyboardInterrupt:  # between two sweeps, or where there are none
+            if climb.best is None:
+                raise
+            stopped = Status.INTERRUPTED
+        answer = climb.best if answer is None else answer
+        assert answer is not None
+        if stopped is not None and stopped in FINAL:
+            answer = answer.ended(stopped)
+        changes: dict[str, Any] = {"rungs": tuple(climb.rungs), "sweeps": np.asarray(climb.made)}
+        if len(climb.rungs) > 1:
+            changes["seconds"] = np.asarray(time.perf_counter() - began)
+        return dataclasses.replace(answer, **changes)
+
+    def solve_traced(self, problem: Problem, init: Start | None, key: jax.Array) -> Solution:
+        return self.first.solve_traced(problem, init, key)
+
+    def __str__(self) -> str:
+        return "Auto"
+
+
+def Auto(
+    *, schedule: Schedule | None = None, max_sweeps: int = 200, tol: float = 1e-8, compromise: bool = True
+) -> Ladder:
+    """EP, and where it fails one method after another that does not: the default.
+
+    EP → EP shuffled and damped → the double loop from a Power EP solution, each finished by Newton's method where that
+    helps: these have the same fixed points, status `converged`. Then relaxed EP (`converged_relaxed`), restricted EP
+    (`converged_restricted`), which have others. `solution.rungs` says what was tried and why it was left.
+
+    max_sweeps: of the first rung. compromise: whether fixed points other than EP's are acceptable.
+    """
+    return Ladder(EP(schedule=schedule, max_sweeps=max_sweeps, tol=tol), bool(compromise))

@@ -1,0 +1,233 @@
+"""Methods that are sweeps and nothing else: EP and its relatives, driven from the host in chunks of sweeps."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity._core import checks
+from cavity._core.precision import to_numpy
+from cavity._core.pytrees import pytree_dataclass, static
+from cavity._core.threads import one_blas_thread
+from cavity.inference._learning import learn, learned_states, learns
+from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
+from cavity.inference._state import Report, State
+from cavity.inference.methods.base import Limits, Method
+from cavity.inference.problem import Problem
+from cavity.inference.projection import Matched, Projection, Restricted
+from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
+from cavity.inference.schedule import Schedule
+from cavity.inference.solution import Solution
+from cavity.inference.status import Status
+from cavity.inference.stepping import as_solution
+from cavity.inference.update_rule import UpdateRule
+
+#: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
+CHUNK_SECONDS = 2.5
+#: sweeps after which it is judged, again and again, whether going on is worth it: never by the clock.
+PATIENCE = 16
+
+#: what a chunk of sweeps leads to: state, report and log evidence
+Advanced = tuple[State, Report, jax.Array]
+
+
+@pytree_dataclass
+class Sweeps(UpdateRule, Method):
+    """A method that is sweeps and nothing else: the one loop with other parts plugged in.
+
+    name: of the method, for people. What runs is told apart by the fields of the rule alone.
+    """
+
+    name: str = static(default="EP")
+
+    @property
+    def sweeps(self) -> "Sweeps":
+        return self
+
+    def check(self, problem: Problem) -> None:
+        for group in problem.groups:
+            self.projection.check(group.family, self.power)
+
+    @one_blas_thread()
+    def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
+        """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else by the clock.
+
+        An interruption ends the run after the chunk it meets.
+        """
+        began, compiled = time.perf_counter(), self.as_compiled()
+        state = initial_state(problem, compiled, init, key, learned_states(problem))
+        callback = limits.callback
+        # Somebody who listens is handed every state, so it must outlive the next chunk.
+        advance = advance_in_place if callback is None else advance_anew
+        chunk, done, reached = 1, 0, None
+        while True:
+            before, last = time.perf_counter(), jnp.asarray(min(done + chunk, self.max_sweeps))
+            run = partial(advance, problem, compiled, last_sweep=last, key=key)
+            arrived, interrupted = advance_or_interrupt(run, state)
+            reached = reached if arrived is None else arrived
+            if reached is None or (arrived is None and is_deleted(state)):
+                raise KeyboardInterrupt
+            state, report, evidence = reached
+            state = learn(problem, self, state, report)
+            now, made = time.perf_counter(), int(state.sweep) - done
+            done += made
+            ended = Status.MAX_SWEEPS
+            if not bool(state.finished) and done < self.max_sweeps:
+                ended = Status.INTERRUPTED if interrupted else Status.TIME_BUDGET if limits.passed else Status.RUNNING
+                if ended is Status.RUNNING and limits.impatient is not None and done % PATIENCE == 0:
+                    ended = Status.STALLED if limits.impatient(np.asarray(state.residuals)[:done]) else ended
+            if callback is None and ended is Status.RUNNING:
+                one_by_one = limits.deadline is not None or learns(problem)
+                chunk = 1 if one_by_one else longer_chunk(made, now - before)
+                chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
+                continue
+            closed = as_solution(problem, self, state, report, evidence, unfinished=ended, seconds=now - began)
+            solution = trimmed(to_numpy(closed))
+            if ended is not Status.RUNNING:
+                return solution.interrupted() if interrupted else solution
+            try:
+                if callback is not None:
+                    callback(solution)
+            except KeyboardInterrupt:
+                return solution.interrupted()
+
+    def solve_traced(self, problem: Problem, init: Start | None, key: jax.Array) -> Solution:
+        if learns(problem):
+            raise TypeError(
+                "a learned factor asks its oracle between sweeps, on the host, and cannot run inside jax.vmap or "
+                "jax.jit; call infer outside."
+            )
+        problem = in_double(problem)
+        state = initial_state(problem, self, init, key)
+        state, report, evidence = advance_anew(problem, self, state, jnp.asarray(self.max_sweeps), key)
+        return as_solution(problem, self, state, report, evidence)
+
+    def __str__(self) -> str:
+        """The method in words; a power or damping other than the usual one is named."""
+        weight = getattr(self.projection, "c", None)
+        power = f"({self.power:g})" if self.power != 1 else "" if weight is None else f"({weight:g})"
+        damped = f", damping {self.damping:g}" if self.damping != min(self.power, 1.0) else ""
+        return f"{self.name}{power}{damped}"
+
+
+def advance_or_interrupt(advance: Callable[[State], Advanced], state: State) -> tuple[Advanced | None, bool]:
+    """A chunk of sweeps, and whether a keyboard interruption met it; no chunk where the interruption came first.
+
+    `advance` may take over the memory of `state`, so its result must not get lost: it is all there is. Python notices
+    an interruption between two of its own instructions, and the list takes the result inside a single one.
+    """
+    arrived: list[Advanced] = []
+    interrupted = False
+    try:
+        arrived[:] = map(advance, (state,))
+        jax.block_until_ready(arrived)
+    except KeyboardInterrupt:
+        interrupted = True  # what has begun is short and is waited for by whoever looks at it
+    return (arrived[0] if arrived else None), interrupted
+
+
+def longer_chunk(made: int, seconds: float) -> int:
+    """Sweeps of the next chunk, from those of the last one and the time they took.
+
+    The first chunk's time holds the compilation, so it can only make the second one too short. Longer chunks measure
+    less often; one that was short enough is doubled at least.
+    """
+    room = CHUNK_SECONDS / seconds
+    return max(1, int(made * max(room, 2.0 if room > 1 else 1.0)))
+
+
+def is_deleted(state: State) -> bool:
+    """Whether the memory of the state was taken over by a later one."""
+    return any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
+def trimmed(solution: Solution) -> Solution:
+    """Residuals cut to the sweeps that were made."""
+    return dataclasses.replace(solution, residuals=solution.residuals[: int(solution.sweeps)])
+
+
+def in_double(problem: Problem) -> Problem:
+    """Numbers as float64: values mapped or differentiated outside a double-precision scope arrive marked as float32."""
+
+    def convert(leaf: Any) -> Any:
+        return jnp.asarray(leaf, float) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
+
+    return jax.tree.map(convert, problem)
+
+
+def ADF(*, schedule: Schedule | None = None, projection: Projection = Matched()) -> Sweeps:
+    """Assumed-density filtering: one pass from flat sites (thesis 3.1)."""
+    return Sweeps(projection, schedule, max_sweeps=1, single_pass=True, name="ADF")
+
+
+def EP(
+    *,
+    schedule: Schedule | None = None,
+    damping: float = 1.0,
+    max_sweeps: int = 200,
+    tol: float = 1e-8,
+    projection: Projection = Matched(),
+) -> Sweeps:
+    """Expectation propagation (thesis 3.2)."""
+    return Sweeps(projection, schedule, damping=damping, max_sweeps=max_sweeps, tol=tol)
+
+
+def PowerEP(
+    power: float,
+    *,
+    schedule: Schedule | None = None,
+    damping: float | None = None,
+    max_sweeps: int = 1000,
+    tol: float = 1e-8,
+) -> Sweeps:
+    """EP on fractional factors: deletes site**power, matches factor**power × cavity, scales the message by 1/power.
+
+    damping None means min(power, 1): q then takes the tilted moments exactly, and the undamped step, 1/power times
+    as long, would overshoot.
+    """
+    power = checks.number("power", power)
+    damping = min(power, 1.0) if damping is None else damping
+    return Sweeps(Matched(), schedule, power, damping, max_sweeps, tol, name="PowerEP")
+
+
+def RestrictedEP(
+    *,
+    printed: bool = False,
+    schedule: Schedule | None = None,
+    damping: float = 1.0,
+    max_sweeps: int = 1000,
+    tol: float = 1e-8,
+) -> Sweeps:
+    """EP whose sites are kept proper inside the projection (3.2.1); `printed`: the thesis's v = 1e8 in place of ∞."""
+    projection = Restricted(floor=1e-8 if printed else 0.0)
+    return Sweeps(projection, schedule, damping=damping, max_sweeps=max_sweeps, tol=tol, name="RestrictedEP")
+
+
+def RelaxedEP(
+    c: float,
+    *,
+    penalty: Literal["natural", "strength"] = "natural",
+    scale_free: bool = True,
+    form: Literal["mean", "message"] = "mean",
+    sequential: bool = False,
+    schedule: Schedule | None = None,
+    damping: float = 1.0,
+    max_sweeps: int = 1000,
+    tol: float = 1e-8,
+) -> Sweeps:
+    """EP whose sites may relax moment matching, at a price of c (relaxed EP, equation 5); large c is EP.
+
+    penalty, scale_free, form, sequential: see `inference.relaxed.Relaxed`. For scalar Gaussian sites.
+    """
+    if not checks.number("c", c) >= 0:
+        raise ValueError(f"c must not be negative; found {c}.")
+    for name, value, known in (("penalty", penalty, PENALTIES), ("form", form, FORMS)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}.")
+    projection = Relaxed(float(c), penalty, bool(scale_free), form, bool(sequential))
+    return Sweeps(projection, schedule, damping=damping, max_sweeps=max_sweeps, tol=tol, name="RelaxedEP")
