@@ -108,7 +108,7 @@ def fits(n=1000):
     warm = best(lambda: learning.fit(X, y), 2)
     search = GaussianProcessClassifier(ConstantKernel(1.0) * SklearnRBF(3.0))
     rival = best(lambda: search.fit(X, y), 1)
-    evaluations = len(learning.machines_[0].history)
+    evaluations = len(learning.models_[0].history)
     print(f"n = {n}, learned kernel: {warm:.2f} s ({evaluations} evaluations), scikit-learn {rival:.2f} s")
 
 

@@ -99,7 +99,7 @@ def search(names):
             (LARGE, "features", 1000),
         ):
             found = fitted(name, n, approximation=kind, rank=rank, **known)
-            points = len(found[0].machines_[0].history)
+            points = len(found[0].models_[0].history)
             line(f"{name}, {n} rows, {kind or 'exact'} {rank or ''}, {points} points", *found)
 
 

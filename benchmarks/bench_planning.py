@@ -32,7 +32,7 @@ from cavity.distributed.linear.worker import Shard, accepted_sites, shard_argume
 from cavity.distributed.naturals import pack_naturals, packed_size
 from cavity.distributed.protocol import Request, Response
 from cavity.factors import Probit
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.assembly import LinearRows
 from cavity.models.streaming.shard import sweep_shard
 
 FACTOR = Probit()
@@ -61,7 +61,7 @@ def constants(sizes: tuple[int, ...] = (8, 32, 64, 128, 200), n: int = 20_480, r
     """Parallel sweeps of one shard on one thread, the shortest of some."""
     found = []
     for d in sizes:
-        rows = Rows.of(*shard(0, n, d), None, None, FACTOR)
+        rows = LinearRows.of(*shard(0, n, d), FACTOR)
         request = Request(pack_naturals(np.zeros(d), np.eye(d)))
         flat, _ = accepted_sites(Shard(rows), request)
         arguments = jax.tree.map(jnp.asarray, (*shard_arguments(rows, request), flat.own, flat.sites, 0))
@@ -86,7 +86,7 @@ def hindered(latency: float, slow: int, factor: float, held: Shard, request: Req
     time.sleep(latency)
     began = time.perf_counter()
     found = visit_rows(held, request)
-    if len(held.rows.held) == slow:  # told by its number of rows
+    if len(held.rows.multiplicity) == slow:  # told by its number of rows
         time.sleep((factor - 1) * (time.perf_counter() - began))
     return found
 

@@ -81,7 +81,7 @@ def test_a_search_that_failed_is_told():
         history: ClassVar = [{"refused": True}]
 
     class Estimator:
-        machines_: ClassVar = [Machine()]
+        models_: ClassVar = [Machine()]
 
         def fit(self, X, y):
             warnings.warn("once", stacklevel=1)

@@ -8,7 +8,7 @@ from cavity.distributed.linear.worker import Shard, measure_rows, visit_rows
 from cavity.distributed.naturals import pack_naturals, packed_size, to_moments
 from cavity.distributed.protocol import Request
 from cavity.factors import Probit
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.assembly import LinearRows
 
 X, Y = draw_rows(1, 30, 3)
 #: what the rest of the data is supposed to say
@@ -16,7 +16,7 @@ CAVITY = pack_naturals(np.array([0.3, -0.2, 0.1]), np.diag([2.0, 3.0, 4.0]))
 
 
 def fresh() -> Shard:
-    return Shard(Rows.of(X, Y, None, None, Probit()))
+    return Shard(LinearRows.of(X, Y, Probit()))
 
 
 @pytest.fixture(scope="module")

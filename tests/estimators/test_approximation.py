@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 
 import cavity
 from cavity.estimators import GPClassifier, GPOrdinal, GPRegressor, load
-from cavity.estimators.approximation import spread_points
+from cavity.estimators.gaussian_process import spread_points
 from cavity.kernels import RBF, Polynomial
 from cavity.models.latent_gaussian.unique_rows import unique_rows
 
@@ -59,7 +59,7 @@ def test_a_label_of_fractional_weight_is_left_out_as_a_whole(fitted):
 
 
 def test_auto_takes_inducing_inputs_where_there_are_many_rows(monkeypatch):
-    monkeypatch.setattr("cavity.estimators.approximation.MANY", 29)
+    monkeypatch.setattr("cavity.estimators.gaussian_process.MANY", 29)
     with pytest.warns(UserWarning, match=r"30 different rows are more than 29, so 8 inducing inputs stand for them"):
         found = classifier(approximation="auto").fit(POINTS, LABELS)
     assert found.approximation_ == "8 inducing inputs"

@@ -25,7 +25,7 @@ def test_three_points_of_the_thesis():
     found = BayesPointMachine(label_noise=0.0).fit([[1, 0], [0, 0], [0, 1]], [1, -1, -1])
     np.testing.assert_allclose([*found.coef_[0], *found.intercept_], [1.178, -0.514, -0.533], atol=6e-4)
     printed = [[0.358, 0.0589, -0.118], [0.0589, 0.542, -0.0809], [-0.118, -0.0809, 0.163]]
-    np.testing.assert_allclose(found.machines_[0].covariance, printed, atol=5e-4)
+    np.testing.assert_allclose(found.models_[0].covariance, printed, atol=5e-4)
     assert found.log_evidence_ == pytest.approx(np.log(1 / 12), abs=0.1)
 
 
@@ -50,7 +50,7 @@ def test_more_features_than_rows_is_the_same_posterior():
     settings = {"label_noise": 0.05, "likelihood": "probit", "prior_variance": 2.0, "method": TIGHT}
     kernel_form = BayesPointMachine(**settings).fit(wide, LABELS)
     weight_form = BayesPointMachine(**settings).fit(POINTS, LABELS)
-    assert type(kernel_form.machines_[0]) is not type(weight_form.machines_[0])
+    assert type(kernel_form.models_[0]) is not type(weight_form.models_[0])
     np.testing.assert_allclose(kernel_form.coef_[0, :3], weight_form.coef_[0], atol=1e-8)
     np.testing.assert_allclose(kernel_form.intercept_, weight_form.intercept_, atol=1e-8)
     assert kernel_form.log_evidence_ == pytest.approx(weight_form.log_evidence_, abs=1e-8)
@@ -69,7 +69,7 @@ def test_sparse_rows_are_the_same_rows(fitted):
 def test_a_stream_refined_is_a_fit(fitted):
     stream = BayesPointMachine(label_noise=0.0, method=TIGHT)
     stream.partial_fit(POINTS[:10], LABELS[:10], classes=[0, 1])
-    first = stream.machines_[0].log_evidence
+    first = stream.models_[0].log_evidence
     stream.partial_fit(POINTS[10:], LABELS[10:])
     assert stream.status_ == "single_pass" and stream.log_evidence_ < first
     order = RNG.permutation(24)

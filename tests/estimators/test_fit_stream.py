@@ -34,7 +34,7 @@ def batches(X=POINTS, y=TWO, length=25):
 def same(found, expected):
     np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-9)
     np.testing.assert_allclose(found.intercept_, expected.intercept_, atol=1e-9)
-    for one, other in zip(found.machines_, expected.machines_, strict=True):
+    for one, other in zip(found.models_, expected.models_, strict=True):
         np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-9)
     assert found.log_evidence_ == pytest.approx(expected.log_evidence_, abs=1e-8)
     assert found.status_ == expected.status_ == "converged"
@@ -81,7 +81,7 @@ def test_a_stream_is_saved_and_goes_on(tmp_path):
     for own in (begun, found):
         own.partial_fit(POINTS[60:], TWO[60:], sample_weight=np.linspace(0.5, 2.0, 30))
     np.testing.assert_array_equal(found.coef_, begun.coef_)
-    np.testing.assert_array_equal(found.machines_[0].covariance, begun.machines_[0].covariance)
+    np.testing.assert_array_equal(found.models_[0].covariance, begun.models_[0].covariance)
     assert found.log_evidence_ == begun.log_evidence_ and found.status_ == "single_pass"
     with pytest.raises(ValueError, match="refine needs what each row said, which is not kept in files, nor after fit"):
         found.refine(POINTS, TWO)

@@ -119,7 +119,7 @@ def test_kernels_of_scikit_learn(fitted):
 def test_draws_have_the_posterior_moments(fitted):
     draws = fitted.sample_posterior(POINTS[:3], 4000, random_state=0)
     assert draws.shape == (3, 4000)
-    mean, variance = fitted.machines_[0].latent(POINTS[:3])
+    mean, variance = fitted.models_[0].latent(POINTS[:3])
     np.testing.assert_allclose(draws.mean(axis=1), mean, atol=5 * np.sqrt(variance.max() / 4000))
     np.testing.assert_allclose(draws.var(axis=1), variance, rtol=0.15)
     np.testing.assert_array_equal(draws, fitted.sample_posterior(POINTS[:3], 4000, random_state=0))

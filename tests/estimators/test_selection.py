@@ -35,7 +35,7 @@ def test_the_kernel_that_made_the_data_wins():
     gap = rows[0]["log_evidence"] - rows[1]["log_evidence"]
     assert rows[0]["probability"] == pytest.approx(1 / (1 + np.exp(-gap)))
     assert rows[0]["log_evidence"] == pytest.approx(linear_evidence(POINTS, y, 0.2), abs=1e-8)
-    assert rows[0]["status"] == "converged" and rows[0]["converged"] and not hasattr(models["linear"], "machines_")
+    assert rows[0]["status"] == "converged" and rows[0]["converged"] and not hasattr(models["linear"], "models_")
 
 
 def test_features_that_made_the_numbers_are_found():

@@ -7,7 +7,7 @@ import pytest
 from sklearn.gaussian_process import kernels as sk
 
 from cavity import kernels
-from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, from_spec
+from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, kernel_from_spec
 
 RNG = np.random.default_rng(11)
 X, Z = RNG.standard_normal((7, 2)), RNG.standard_normal((3, 2))
@@ -63,7 +63,7 @@ def test_pullback_agrees_with_finite_differences(name):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_kernels_survive_json(name):
     spec = json.loads(json.dumps(as_kernel(SHIPPED[name]).spec(), allow_nan=False))
-    again = from_spec(spec)
+    again = kernel_from_spec(spec)
     assert again.kernel == SHIPPED[name]
     np.testing.assert_array_equal(again(X), SHIPPED[name](X))
     np.testing.assert_array_equal(again.bounds, as_kernel(SHIPPED[name]).bounds)
@@ -90,7 +90,7 @@ def test_what_stands_for_a_kernel():
     assert found == ["RBF", "Matern", "Linear", "Polynomial"]
     adapted = as_kernel(sk.RBF())
     assert isinstance(adapted, SklearnKernel) and as_kernel(adapted) is adapted
-    assert from_spec(mine.spec()).spec() == mine.spec()
+    assert kernel_from_spec(mine.spec()).spec() == mine.spec()
 
 
 @pytest.mark.parametrize(("kernel", "word"), [(3.0, "float"), (sk.RBF, "class RBF"), (np.eye(2), "ndarray")])
@@ -140,7 +140,7 @@ def test_a_users_kernel_that_misbehaves_is_named():
 )
 def test_nothing_else_is_made_from_a_file(saved, word):
     with pytest.raises(ValueError, match=word):
-        from_spec({"class": "SklearnKernel", "kernel": saved})
+        kernel_from_spec({"class": "SklearnKernel", "kernel": saved})
 
 
 def test_bad_arguments_are_named():

@@ -71,7 +71,7 @@ def test_refine_tries_other_methods_where_one_does_not_settle(monkeypatch):
     stream = streamed(machine(method=None))
     monkeypatch.setattr(evidence_search, "Auto", lambda: cavity.Auto(max_sweeps=1))
     stream.refine(POINTS, LABELS)
-    assert stream.status_ == "converged" and stream.machines_[0].sweeps > 1
+    assert stream.status_ == "converged" and stream.models_[0].sweeps > 1
 
 
 def test_verbose_tells_of_points_and_sweeps(capsys):

@@ -121,5 +121,5 @@ def fit_and_tell(estimator: Any, X: np.ndarray, y: np.ndarray, tell: Callable[[s
 
 def searched(estimator: Any) -> bool:
     """Whether every search that was begun got anywhere: a point without a fixed point of EP is refused."""
-    histories = [machine.history for machine in estimator.machines_ if machine.history]
+    histories = [model.history for model in estimator.models_ if model.history]
     return all(any(not step["refused"] for step in history) for history in histories)

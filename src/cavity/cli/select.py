@@ -141,7 +141,7 @@ def show_features(best: Candidate, X: np.ndarray, y: np.ndarray, names: tuple[st
     kind = dataclasses.replace(best, kernel="rbf") if best.kernel == "ard" else best
     estimator = adapting(kind, X)
     with UnitProgress("features", X.shape[1] * (X.shape[1] + 1) // 2, console=console) as progress:
-        selection = select_features(estimator, X, y, progress=stepper(progress))
+        selection = select_features(estimator, X, y, callback=stepper(progress))
     show(shown(feature_table(selection, names)), console)
     words = ", ".join(repr(names[feature]) for feature in selection.features)
     line = f"Features: {words}, with log evidence {selection.log_evidence:.3f} for {kind.kernel}, {kind.likelihood}."

@@ -4,7 +4,7 @@ from cavity.estimators.bayes_point_machine import BayesPointMachine
 from cavity.estimators.gp_classifier import GPClassifier
 from cavity.estimators.gp_ordinal import GPOrdinal
 from cavity.estimators.gp_regressor import GPRegressor
-from cavity.estimators.saving import load
+from cavity.estimators.loading import load
 from cavity.estimators.selection import Selection, compare, select_features
 from cavity.estimators.sklearn_kernels import as_kernel
 

@@ -14,23 +14,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cavity._core import checks
 from cavity._core.checks import LARGEST
 from cavity.estimators.base import check_size
-from cavity.estimators.defaults import binary_likelihood, plain
-from cavity.estimators.one_versus_rest import Labelled, class_codes, machine_names
-from cavity.estimators.progress import listeners
-from cavity.estimators.sample_weight import class_weights, sample_weights
-from cavity.estimators.seen_rows import Seen, stream_classes
-from cavity.estimators.streaming import FitsStreams
+from cavity.estimators.defaults import binary_likelihood
+from cavity.estimators.one_versus_rest import LabelledRows, class_codes, model_names
+from cavity.estimators.progress import callbacks
+from cavity.estimators.sample_weight import checked_sample_weight, class_weights
+from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
 from cavity.factors import Step
 from cavity.inference.methods import ADF
 from cavity.kernels import Linear
-from cavity.models.latent_gaussian import ExactGP, absorb_rows, fit_exact_gp, fit_linear_model, refine
+from cavity.models.latent_gaussian import ExactGP, fit_exact_gp, fit_linear_model
 from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 #: numbers a table of features may hold, 2 GiB of them.
 MOST_NUMBERS = 2**28
 
 
-class BayesPointMachine(FitsStreams):
+class BayesPointMachine(StreamingClassifier):
     """label = sign(wᵀφ(x)) with w ~ N(0, prior_variance I), each label wrong with probability ε.
 
     q(w) is a Gaussian; its mean is the Bayes point. With more features than rows the same posterior is computed over
@@ -54,14 +53,14 @@ class BayesPointMachine(FitsStreams):
         coef_: (1 or classes, features), posterior mean of the weights.
         intercept_: (1 or classes,), that of the bias; 0 without one.
         classes_: the labels, sorted.
-        log_evidence_: log p(labels | inputs), the sum over the machines.
+        log_evidence_: log p(labels | inputs), the sum over the models.
         loo_log_predictive_: for every row of the training data log p(its label | the other rows).
         loo_probabilities_: (rows, classes), the same of every label as it would be observed, as probabilities.
-        status_: how the fit ended, the worst of the machines' statuses; `status_.sentence` says it in words.
+        status_: how the fit ended, the worst of the models' statuses; `status_.sentence` says it in words.
         likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
         label_noise_: ε as given or learned; one a class for more than two.
-        n_sweeps_: sweeps of the last run of EP, the most over the machines.
-        machines_: the fitted binary machines.
+        n_sweeps_: sweeps of the last run of EP, the most over the models.
+        models_: the fitted binary models.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
     """
@@ -126,28 +125,29 @@ class BayesPointMachine(FitsStreams):
             raise ValueError('prior_variance="auto" has no meaning for the step likelihood, which does not see it.')
         return factor, (*free, "prior_variance"), 1.0
 
-    def _fit_machine(self, merged: UniqueRows, seed: int, name: str) -> Any:
+    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
         factor, free, variance = self._parts()
-        known = {"copies": merged.copies, "exponents": merged.exponents, "method": self.method, "seed": seed}
-        known |= listeners(self.verbose, f"{type(self).__name__}{name}")
-        if merged.X.shape[1] <= len(merged.X):
-            learned = {"optimize": bool(free), "free": free}
-            return fit_linear_model(merged.X, merged.y, factor=factor, prior_variance=variance, **known, **learned)
+        options: dict[str, Any] = {"factor": factor, "sample_weight": unique.sample_weight, "method": self.method}
+        options |= {"seed": seed, **callbacks(self.verbose, f"{type(self).__name__}{name}")}
+        if unique.X.shape[1] <= len(unique.X):
+            return fit_linear_model(
+                unique.X, unique.y, prior_variance=variance, optimize=bool(free), free=free, **options
+            )
         kernel = Linear(variance) if "prior_variance" in free else Linear(variance).fix()
         free = tuple(name for name in free if name != "prior_variance")
-        return fit_exact_gp(merged.X, merged.y, kernel=kernel, factor=factor, free=free, **known)
+        return fit_exact_gp(unique.X, unique.y, kernel=kernel, free=free, **options)
 
-    def _summarise(self, machines: Sequence[Any]) -> None:
-        super()._summarise(machines)
-        weights = np.stack([mean_weights(machine) for machine in machines])
+    def _summarise(self, models: Sequence[Any]) -> None:
+        super()._summarise(models)
+        weights = np.stack([mean_weights(model) for model in models])
         bias = int(bool(self.bias))
         self.coef_ = weights[:, : weights.shape[1] - bias]
         self.intercept_ = weights[:, -1] if bias else np.zeros(len(weights))
 
-    def _finish(self, machines: Sequence[Any], rows: Labelled) -> None:
-        super()._finish(machines, rows)
-        pairs = zip(rows.sets, machines, strict=True)
-        self._seen = [Seen.none().with_sites(merged, machine.sites) for merged, machine in pairs]
+    def _finish(self, models: Sequence[Any], rows: LabelledRows) -> None:
+        super()._finish(models, rows)
+        pairs = zip(rows.sets, models, strict=True)
+        self._seen = [SeenRows.none().with_sites(unique, model.sites) for unique, model in pairs]
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "BayesPointMachine":
         """One pass over new rows from the present posterior: assumed-density filtering. Rows are not kept.
@@ -160,7 +160,7 @@ class BayesPointMachine(FitsStreams):
             classes: all labels that will ever come; needed in the first call.
             sample_weight: (n,), how often each row counts.
         """
-        first = not hasattr(self, "machines_")
+        first = not hasattr(self, "models_")
         if first and classes is None:
             raise ValueError("classes must name all labels in the first call of partial_fit.")
         self._refuse_balanced("partial_fit")
@@ -173,20 +173,19 @@ class BayesPointMachine(FitsStreams):
         if not first:
             self._check_linear("partial_fit")
 
-        def absorb(number: int) -> Any:
-            merged = rows.sets[number]
-            known = {"copies": merged.copies, "exponents": merged.exponents, "method": ADF()}
-            if first:
-                return fit_linear_model(merged.X, merged.y, factor=factor, prior_variance=variance, **known)
-            return absorb_rows(without_exponents(self.machines_[number]), merged.X, merged.y, **known)
+        def absorb(unique: UniqueRows, model: Any) -> Any:
+            options: dict[str, Any] = {"sample_weight": unique.sample_weight, "method": ADF()}
+            if model is None:
+                return fit_linear_model(unique.X, unique.y, factor=factor, prior_variance=variance, **options)
+            return model.absorb(unique.X, unique.y, **options)
 
-        machines = self._fit_machines(absorb, len(rows.sets))
-        self._warn(machines, machine_names(known_classes))
-        seen = [Seen.none() for _ in machines] if first else getattr(self, "_seen", None)
+        models = self._in_threads(absorb, rows.sets, [None] * len(rows.sets) if first else self.models_)
+        self._warn(models, model_names(known_classes))
+        seen = [SeenRows.none() for _ in models] if first else getattr(self, "_seen", None)
         if seen is not None:
-            self._seen = [old.with_sites(new, m.sites) for old, new, m in zip(seen, rows.sets, machines, strict=True)]
+            self._seen = [old.with_sites(new, m.sites) for old, new, m in zip(seen, rows.sets, models, strict=True)]
         self.classes_ = known_classes
-        self._summarise(machines)
+        self._summarise(models)
         for name in ("loo_log_predictive_", "loo_probabilities_"):
             self.__dict__.pop(name, None)
         return self
@@ -206,43 +205,36 @@ class BayesPointMachine(FitsStreams):
                 "refine needs what each row said, which is not kept in files, nor after fit_stream: fit again."
             )
         X, y = validate_data(self, X, y, reset=False, **self._input_checks())
-        rows, names = self._labelled(self.classes_, X, y, sample_weight), machine_names(self.classes_)
+        rows, names = self._labelled(self.classes_, X, y, sample_weight), model_names(self.classes_)
 
-        def improve(number: int) -> Any:
-            merged, machine = rows.sets[number], without_exponents(self.machines_[number])
-            account = dataclasses.replace(machine.account, sites=self._seen[number].sites_of(merged))
-            known = {"copies": merged.copies, "exponents": merged.exponents, "method": self.method}
-            known |= listeners(self.verbose, f"{type(self).__name__}{names[number]}", searches=False)
-            return refine(dataclasses.replace(machine, account=account), merged.X, merged.y, **known)
+        def refine(unique: UniqueRows, model: Any, seen: SeenRows, name: str) -> Any:
+            known = dataclasses.replace(model, sites=seen.sites_of(unique))
+            lines = callbacks(self.verbose, f"{type(self).__name__}{name}", searches=False)
+            return known.refine(unique.X, unique.y, sample_weight=unique.sample_weight, method=self.method, **lines)
 
-        machines = self._fit_machines(improve, len(rows.sets))
-        self._warn(machines, names)
-        self._finish(machines, rows)
+        models = self._in_threads(refine, rows.sets, self.models_, self._seen, names)
+        self._warn(models, names)
+        self._finish(models, rows)
         return self
 
     def _check_linear(self, what: str) -> None:
         """Streams need the form with weights."""
-        if any(isinstance(machine, ExactGP) for machine in self.machines_):
+        if any(isinstance(model, ExactGP) for model in self.models_):
             raise ValueError(f"{what} cannot go on from a fit to fewer rows than features; begin with partial_fit.")
 
-    def _labelled(self, classes: np.ndarray, X: Any, y: np.ndarray, sample_weight: Any) -> Labelled:
+    def _labelled(self, classes: np.ndarray, X: Any, y: np.ndarray, sample_weight: Any) -> LabelledRows:
         """Rows whose classes are known already."""
         check_size("X", X)
         check_classification_targets(y)
-        weights = sample_weights(sample_weight, X)
+        weights = checked_sample_weight(sample_weight, X)
         if (strange := class_codes(classes, y) < 0).any():
             raise ValueError(f"y holds the class {y[strange].tolist()[0]!r}, which is not one of {classes.tolist()}.")
         weights = weights * class_weights(self.class_weight, y, weights, classes)
-        return Labelled.of(classes, self._features(X), y, weights)
+        return LabelledRows.of(classes, self._features(X), y, weights)
 
 
-def without_exponents(machine: Any) -> Any:
-    """A machine whose likelihood knows nothing of the weights of earlier rows."""
-    return dataclasses.replace(machine, factor=plain(machine.factor))
-
-
-def mean_weights(machine: Any) -> np.ndarray:
+def mean_weights(model: Any) -> np.ndarray:
     """Posterior mean of the weights; from the kernel form it is prior_variance · Xᵀα."""
-    if isinstance(machine, ExactGP):
-        return machine.kernel.variance * (machine.X.T @ machine.alpha)
-    return np.asarray(machine.mean)
+    if isinstance(model, ExactGP):
+        return model.kernel.variance * (model.X.T @ model.alpha)
+    return np.asarray(model.mean)

@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist
 
 from cavity._core import checks
 from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel
-from cavity.factors import Factor, Logistic, Probit, Step, Tempered
+from cavity.factors import Factor, Logistic, Probit, Step
 from cavity.kernels import RBF, Constant, Kernel
 
 BINARY: dict[str, type[Factor]] = {"step": Step, "probit": Probit, "logistic": Logistic}
@@ -45,11 +45,6 @@ def binary_likelihood(likelihood: Any, label_noise: Any) -> tuple[Factor, tuple[
     return kind(label_noise=FIRST_LABEL_NOISE if learned else float(label_noise)), free
 
 
-def plain(factor: Any) -> Any:
-    """A factor without the exponents of its sites."""
-    return factor.factor if isinstance(factor, Tempered) else factor
-
-
 def suitable_kernel(kernel: Any, X: np.ndarray, *, amplitude: bool, bias: float = 0.0) -> Kernel | SklearnKernel:
     """The kernel a user means; for None the Gaussian kernel with a length scale typical of the data.
 
@@ -71,7 +66,7 @@ def suitable_kernel(kernel: Any, X: np.ndarray, *, amplitude: bool, bias: float 
     return found
 
 
-def deviations(kernel: Any, suited: Kernel | SklearnKernel) -> np.ndarray | None:
+def search_deviations(kernel: Any, suited: Kernel | SklearnKernel) -> np.ndarray | None:
     """The prior of the search for the kernel made for None; a kernel of the user's has only its bounds."""
     if kernel is not None:
         return None
@@ -87,7 +82,7 @@ def typical_distance(X: np.ndarray) -> float:
     return float(np.median(distances)) if distances.size else 1.0
 
 
-def fixed(kernel: Kernel | SklearnKernel) -> Kernel | SklearnKernel:
+def fix_kernel(kernel: Kernel | SklearnKernel) -> Kernel | SklearnKernel:
     """The kernel with nothing left to learn."""
     if isinstance(kernel, Kernel):
         return kernel.fix()

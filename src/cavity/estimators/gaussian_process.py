@@ -1,25 +1,44 @@
-"""What the Gaussian process estimators share: their kernel, made or given, and the fit of one process."""
+"""What the Gaussian process estimators share: the kernel, what carries the process for many rows, and its fit."""
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from sklearn.cluster import KMeans
 
-from cavity.estimators.approximation import choose, in_words
-from cavity.estimators.defaults import as_given, deviations, fixed, suitable_kernel
-from cavity.estimators.progress import listeners
+from cavity._core import checks
+from cavity._core.devices import is_accelerator
+from cavity.estimators.base import LatentGaussianEstimator, one_or_list
+from cavity.estimators.defaults import as_given, fix_kernel, search_deviations, suitable_kernel
+from cavity.estimators.progress import callbacks
 from cavity.factors import Factor
+from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
+from cavity.kernels.stationary import Stationary
 from cavity.models.latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
 from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
+APPROXIMATIONS = ("auto", "inducing", "learned", "features")
+#: different rows above which "auto" takes inducing inputs. The exact process holds about four n × n matrices, 0.8
+#: GB here, and needs some 4/3 n³ operations a sweep: ten seconds here, and eight times as many for twice the rows.
+MANY = 5000
+#: the same on an accelerator: there 20,000 rows take 0.4 seconds a sweep
+MANY_THERE = 20_000
+#: inducing inputs, and random features, where the user names no number
+POINTS, FEATURES = 500, 1000
+#: rows looked at by k-means for every inducing input
+ROWS_PER_POINT = 40
+#: rounds of k-means: the inputs need to cover the rows, not to be at an optimum
+ROUNDS = 20
 
-class GaussianProcess:
-    """Mixed into an estimator with the parameters kernel, approximation, rank, method, optimize, restarts, …"""
+
+class GaussianProcess(LatentGaussianEstimator):
+    """An estimator with the parameters kernel, approximation, rank, method, optimize, restarts, …"""
 
     kernel: Any
     approximation: Any
     rank: Any
-    random_state: Any
     method: Any
     optimize: bool
     restarts: int
@@ -27,7 +46,7 @@ class GaussianProcess:
 
     def _fit_process(
         self,
-        merged: UniqueRows,
+        unique: UniqueRows,
         factor: Factor,
         free: tuple[str, ...],
         seed: int,
@@ -35,45 +54,52 @@ class GaussianProcess:
         amplitude: bool = True,
         bias: float = 0.0,
     ) -> ExactGP | SparseGP:
-        """The machine of a set of sites.
+        """The process of a set of sites.
 
         Args:
-            merged: the sites.
+            unique: the sites.
             factor: their likelihood.
             free: its parameters that are learned, whether or not the kernel's are.
             seed: of restarts.
-            name: which machine this is, for the lines of `verbose`.
+            name: which model this is, for the lines of `verbose`.
             amplitude: whether the kernel for None has a variance to be learned.
             bias: variance of a constant added to the kernel for None.
         """
-        kernel = suitable_kernel(self.kernel, merged.X, amplitude=amplitude, bias=bias)
+        kernel = suitable_kernel(self.kernel, unique.X, amplitude=amplitude, bias=bias)
         check_restarts(self.restarts, kernel)
         # Without a random_state a fit has no random numbers: points and features are those of one seed.
         fixed_seed = 0 if self.random_state is None else seed
-        choice = choose(self.approximation, self.rank, kernel, merged, fixed_seed, type(self).__name__)
-        known: dict[str, Any] = {
-            "kernel": kernel if self.optimize or not free else fixed(kernel),
+        who = type(self).__name__
+        form = process_form(self.approximation, self.rank, kernel, unique, fixed_seed, who)
+        options: dict[str, Any] = {
+            "kernel": kernel if self.optimize or not free else fix_kernel(kernel),
             "factor": factor,
-            "copies": merged.copies,
-            "exponents": merged.exponents,
+            "sample_weight": unique.sample_weight,
             "method": self.method,
             "optimize": bool(self.optimize or free),
             "free": free,
-            "deviations": deviations(self.kernel, kernel) if self.optimize else None,
+            "deviations": search_deviations(self.kernel, kernel) if self.optimize else None,
             "restarts": self.restarts,
             "seed": seed,
-            **listeners(self.verbose, f"{type(self).__name__}{name}"),
+            **callbacks(self.verbose, f"{who}{name}"),
         }
-        if choice.basis is None:
-            return fit_exact_gp(merged.X, merged.y, **known)
-        learn_inputs = choice.learn_inputs and self.optimize
-        return fit_sparse_gp(merged.X, merged.y, basis=choice.basis, learn_inputs=learn_inputs, **known)
+        if form.basis is None:
+            return fit_exact_gp(unique.X, unique.y, **options)
+        learn_inputs = form.learn_inputs and self.optimize
+        return fit_sparse_gp(unique.X, unique.y, basis=form.basis, learn_inputs=learn_inputs, **options)
 
-    def _summarise(self, machines: Sequence[Any]) -> None:
-        super()._summarise(machines)  # type: ignore[misc]
-        kernels = [as_given(machine.kernel) for machine in machines]
-        self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
-        self.approximation_ = ", ".join(dict.fromkeys(in_words(machine) for machine in machines))
+    def _summarise(self, models: Sequence[Any]) -> None:
+        super()._summarise(models)
+        self.kernel_ = one_or_list([as_given(model.kernel) for model in models])
+        self.approximation_ = ", ".join(dict.fromkeys(process_words(model) for model in models))
+
+
+def process_words(model: Any) -> str:
+    """What carries a model's process."""
+    if not isinstance(model, SparseGP):
+        return "exact"
+    kind = "inducing inputs" if isinstance(model.basis, InducingInputs) else "random features"
+    return f"{model.basis.width} {kind}"
 
 
 def check_restarts(restarts: Any, kernel: Any) -> None:
@@ -87,3 +113,51 @@ def check_restarts(restarts: Any, kernel: Any) -> None:
             f"restarts draws starts within the kernel's bounds, which must be finite and above 0; found ({low:g}, "
             f"{high:g}) for {kernel.names[place]}."
         )
+
+
+class ProcessForm(NamedTuple):
+    """basis: None for the exact process. learn_inputs: whether the search moves the inducing inputs."""
+
+    basis: Basis | None
+    learn_inputs: bool = False
+
+
+def process_form(approximation: Any, rank: Any, kernel: Any, unique: UniqueRows, seed: int, who: str) -> ProcessForm:
+    """What a user's `approximation` and `rank` mean for these sites."""
+    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1):
+        raise ValueError(f"rank must be a whole number from 1, or None; found {rank!r}.")
+    if approximation is None:
+        return ProcessForm(None)
+    name, rows = checks.choice("approximation", approximation, APPROXIMATIONS), len(unique.X)
+    if name == "auto":
+        # Kernels of scikit-learn have no gradient between two sets of points.
+        most = MANY_THERE if is_accelerator() else MANY
+        if rows <= most or not isinstance(kernel, Kernel):
+            return ProcessForm(None)
+        message = (
+            f"{who}: {rows} different rows are more than {most}, so {rank or POINTS} inducing inputs stand for them"
+        )
+        warnings.warn(f'{message}; approximation="inducing" says so, approximation=None fits exactly.', stacklevel=6)
+    if name == "features":
+        key = jax.random.key(seed)
+        return ProcessForm(RandomFeatures.draw(kernel, unique.X.shape[1], int(rank or FEATURES), key))
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f'approximation="{name}" needs a kernel of cavity.kernels; found {type(kernel.kernel).__name__} of '
+            "scikit-learn."
+        )
+    return ProcessForm(InducingInputs(spread_points(kernel, unique, int(rank or POINTS), seed)), name == "learned")
+
+
+def spread_points(kernel: Kernel, unique: UniqueRows, count: int, seed: int) -> np.ndarray:
+    """The centres of k-means in the units of the kernel's length scales; all rows where there are no more."""
+    X, weights = unique.X, unique.sample_weight
+    different = X[np.append(True, (X[1:] != X[:-1]).any(axis=1))]
+    if len(different) <= count:
+        return different
+    if len(X) > ROWS_PER_POINT * count:
+        some = np.random.default_rng(seed).choice(len(X), ROWS_PER_POINT * count, replace=False)
+        X, weights = X[some], weights[some]
+    scales = next((np.asarray(part.length_scale) for part in kernel.parts if isinstance(part, Stationary)), 1.0)
+    means: Any = KMeans(count, max_iter=ROUNDS, random_state=seed)  # begun once, with k-means++
+    return means.fit(X / scales, sample_weight=weights).cluster_centers_ * scales

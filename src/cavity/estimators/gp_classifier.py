@@ -9,7 +9,7 @@ from cavity.factors import Step
 from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 
-class GPClassifier(GaussianProcess, OneVersusRest):
+class GPClassifier(OneVersusRest, GaussianProcess):
     """A Gaussian process behind each label: P(label | f) = ε + (1 − 2ε) t(label · f)  (thesis 5.4).
 
     With two classes there is one process; with more, one for each class against the rest.
@@ -35,16 +35,16 @@ class GPClassifier(GaussianProcess, OneVersusRest):
 
     Attributes:
         classes_: the labels, sorted.
-        log_evidence_: log p(labels | inputs, kernel), the sum over the machines.
+        log_evidence_: log p(labels | inputs, kernel), the sum over the models.
         loo_log_predictive_: for every row of the training data log p(its label | the other rows).
         loo_probabilities_: (rows, classes), the same of every label as it would be observed, as probabilities.
-        status_: how the fit ended, the worst of the machines' statuses; `status_.sentence` says it in words.
+        status_: how the fit ended, the worst of the models' statuses; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned; a list of them for more than two classes.
         approximation_: what carries the process: "exact", "500 inducing inputs", …
         likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
         label_noise_: ε as given or learned; one a class for more than two.
-        n_sweeps_: sweeps of the last run of EP, the most over the machines.
-        machines_: the fitted binary machines.
+        n_sweeps_: sweeps of the last run of EP, the most over the models.
+        models_: the fitted binary models.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
     """
@@ -77,6 +77,6 @@ class GPClassifier(GaussianProcess, OneVersusRest):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit_machine(self, merged: UniqueRows, seed: int, name: str) -> Any:
+    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
         factor, free = binary_likelihood(self.likelihood, self.label_noise)
-        return self._fit_process(merged, factor, free, seed, name, amplitude=not isinstance(factor, Step))
+        return self._fit_process(unique, factor, free, seed, name, amplitude=not isinstance(factor, Step))

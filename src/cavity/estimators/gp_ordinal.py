@@ -11,15 +11,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
+from cavity.estimators.base import check_size, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
-from cavity.estimators.sample_weight import class_weights, sample_weights
+from cavity.estimators.sample_weight import checked_sample_weight, class_weights
 from cavity.factors import OrdinalProbit
 from cavity.models.latent_gaussian.unique_rows import unique_rows
 
 
-class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
+class GPOrdinal(ClassifierMixin, GaussianProcess):
     """Classes with an order: the class is seen whose interval a Gaussian process plus N(0, 1) noise falls into.
 
     Args:
@@ -50,7 +50,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
         kernel_: the kernel with the values learned.
         approximation_: what carries the process: "exact", "500 inducing inputs", …
         n_sweeps_: sweeps of the last run of EP.
-        machines_: the fitted machine, in a list.
+        models_: the fitted model, in a list.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
     """
@@ -92,19 +92,19 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
         X, y = validate_data(self, X, y, **self._input_checks())
         check_size("X", X)
         check_classification_targets(y)
-        weights = sample_weights(sample_weight, X)
+        weights = checked_sample_weight(sample_weight, X)
         weights = weights * class_weights(self.class_weight, y, weights)
         classes = self._ordered(present_classes(y, weights))
         places = y[:, None] == classes
         codes, known = places.argmax(axis=1), places.any(axis=1)
-        merged = unique_rows(X, codes, weights)
-        factor = OrdinalProbit(self._first_thresholds(merged.y, merged.weights, len(classes)))
+        unique = unique_rows(X, codes, weights)
+        factor = OrdinalProbit(self._first_thresholds(unique.y, unique.sample_weight, len(classes)))
         free = ("thresholds",) if self.thresholds is None else ()
-        machine = self._fit_process(merged, factor, free, self._seed())
-        self._warn([machine], [""])
+        model = self._fit_process(unique, factor, free, self._seed())
+        self._warn([model], [""])
         self.classes_ = classes
-        self._summarise([machine])
-        self.loo_log_predictive_ = np.where(known, leave_one_out(machine, merged, X, codes), -np.inf)
+        self._summarise([model])
+        self.loo_log_predictive_ = np.where(known, loo_log_predictive(model, unique, X, codes), -np.inf)
         return self
 
     def _ordered(self, classes: np.ndarray) -> np.ndarray:
@@ -132,8 +132,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess, LatentGaussianEstimator):
         totals = np.bincount(codes.astype(int), weights, classes) + 0.5  # a class without a row keeps an interval
         return np.sqrt(2.0) * ndtri(np.cumsum(totals)[:-1] / totals.sum())
 
-    def _summarise(self, machines: Sequence[Any]) -> None:
-        super()._summarise(machines)
+    def _summarise(self, models: Sequence[Any]) -> None:
+        super()._summarise(models)
         self.thresholds_ = np.asarray(self.likelihood_.thresholds)
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -8,9 +8,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
+from cavity.estimators.base import check_size, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
-from cavity.estimators.sample_weight import sample_weights
+from cavity.estimators.sample_weight import checked_sample_weight
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
 from cavity.models.latent_gaussian.unique_rows import unique_rows
 
@@ -19,7 +19,7 @@ LIKELIHOODS = ("gaussian", "student_t", "poisson")
 FIRST_NOISE = 0.3
 
 
-class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
+class GPRegressor(RegressorMixin, GaussianProcess):
     """y = f(x) + noise with f a Gaussian process; for counts y ~ Poisson(e^f(x)).
 
     Args:
@@ -51,7 +51,7 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         likelihood_: the likelihood in the units of y with the values learned, such as `likelihood_.df`.
         noise_: its noise, as given or learned; None for counts.
         n_sweeps_: sweeps of the last run of EP.
-        machines_: the fitted machine, in a list.
+        models_: the fitted model, in a list.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
     """
@@ -95,19 +95,19 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks())
         check_size("X", X)
         check_size("y", y)
-        merged = unique_rows(X, np.asarray(y, np.float64), sample_weights(sample_weight, X))
-        offset, scale = self._location(merged.y, merged.weights)
-        factor, free = self._likelihood(merged.y, scale)
-        merged = merged._replace(y=(merged.y - offset) / scale)
+        unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X))
+        offset, scale = self._location(unique.y, unique.sample_weight)
+        factor, free = self._likelihood(unique.y, scale)
+        unique = unique._replace(y=(unique.y - offset) / scale)
         bias = 0.0
         if isinstance(factor, Poisson):
-            bias = 1.0 + np.log(max(np.average(merged.y, weights=merged.weights), 1e-3)) ** 2
-        machine = self._fit_process(merged, factor, free, self._seed(), bias=bias)
-        self._warn([machine], [""])
-        self._offset, self._scale, self._total_weight = offset, scale, float(merged.weights.sum())
-        self._summarise([machine])
+            bias = 1.0 + np.log(max(np.average(unique.y, weights=unique.sample_weight), 1e-3)) ** 2
+        model = self._fit_process(unique, factor, free, self._seed(), bias=bias)
+        self._warn([model], [""])
+        self._offset, self._scale, self._total_weight = offset, scale, float(unique.sample_weight.sum())
+        self._summarise([model])
         scaled = (np.asarray(y, np.float64) - offset) / scale
-        self.loo_log_predictive_ = leave_one_out(machine, merged, X, scaled) - np.log(scale)
+        self.loo_log_predictive_ = loo_log_predictive(model, unique, X, scaled) - np.log(scale)
         return self
 
     def _location(self, y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -140,8 +140,8 @@ class GPRegressor(RegressorMixin, GaussianProcess, LatentGaussianEstimator):
             return StudentT(noise, 4.0), (*free, "df")
         return StudentT(noise, checks.positive("df", self.df)), free
 
-    def _summarise(self, machines: Sequence[Any]) -> None:
-        super()._summarise(machines)
+    def _summarise(self, models: Sequence[Any]) -> None:
+        super()._summarise(models)
         self.log_evidence_ -= self._total_weight * float(np.log(self._scale))
         fitted, self.noise_ = self.likelihood_, None
         if isinstance(fitted, Gaussian):

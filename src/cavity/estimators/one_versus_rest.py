@@ -1,17 +1,17 @@
-"""Classifiers made of binary machines: one for two classes, else one for each class against the rest."""
+"""Classifiers made of binary models: one for two classes, else one for each class against the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
-from cavity.estimators.base import LatentGaussianEstimator, check_size, leave_one_out
-from cavity.estimators.defaults import plain
-from cavity.estimators.sample_weight import class_weights, sample_weights
+from cavity.estimators.base import LatentGaussianEstimator, check_size, loo_log_predictive
+from cavity.estimators.sample_weight import checked_sample_weight, class_weights
 from cavity.models.latent_gaussian.unique_rows import UniqueRows, unique_rows
 
 #: in place of log 0, so that differences stay numbers.
@@ -19,13 +19,18 @@ FLOOR = -1e300
 
 
 class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
-    """A subclass gives `_fit_machine`: the machine of a set of sites with labels −1 and +1."""
+    """A subclass gives `_fit_model`: the model of a set of sites with labels −1 and +1."""
 
     classes_: np.ndarray
     class_weight: Any
 
-    def _fit_machine(self, merged: UniqueRows, seed: int, name: str) -> Any:
+    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
         raise NotImplementedError
+
+    def _in_threads(self, fit: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """`fit` for every class, `n_jobs` at a time: compiled code lets go of Python."""
+        jobs = getattr(self, "n_jobs", None)
+        return list(Parallel(n_jobs=jobs, prefer="threads")(delayed(fit)(*own) for own in zip(*arguments, strict=True)))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit to labelled rows.
@@ -38,36 +43,34 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         X, y = validate_data(self, X, y, **self._input_checks())
         check_size("X", X)
         check_classification_targets(y)
-        weights = sample_weights(sample_weight, X)
+        weights = checked_sample_weight(sample_weight, X)
         weights = weights * class_weights(self.class_weight, y, weights)
         classes = present_classes(y, weights)
-        rows = Labelled.of(classes, self._features(X), y, weights)
-        seed, names = self._seed(), machine_names(classes)
-        machines = self._fit_machines(
-            lambda number: self._fit_machine(rows.sets[number], seed, names[number]), len(rows.sets)
-        )
-        self._warn(machines, names)
+        rows = LabelledRows.of(classes, self._features(X), y, weights)
+        seed, names = self._seed(), model_names(classes)
+        models = self._in_threads(self._fit_model, rows.sets, [seed] * len(names), names)
+        self._warn(models, names)
         self.classes_ = classes
-        self._finish(machines, rows)
+        self._finish(models, rows)
         return self
 
-    def _finish(self, machines: Sequence[Any], rows: "Labelled") -> None:
+    def _finish(self, models: Sequence[Any], rows: "LabelledRows") -> None:
         """Attributes of a fit that has seen all rows."""
-        self._summarise(machines)
-        parts = zip(machines, rows.sets, rows.labels, strict=True)
-        said = [leave_one_out(machine, merged, rows.features, labels) for machine, merged, labels in parts]
-        logs = loo_log_probabilities(said, rows.codes)
+        self._summarise(models)
+        parts = zip(models, rows.sets, rows.labels, strict=True)
+        own = [loo_log_predictive(model, unique, rows.features, labels) for model, unique, labels in parts]
+        logs = loo_log_probabilities(own, rows.codes)
         self.loo_probabilities_ = np.exp(logs)
-        own = logs[np.arange(len(logs)), rows.codes]
-        self.loo_log_predictive_ = np.where(rows.codes < 0, -np.inf, own)
+        of_labels = logs[np.arange(len(logs)), rows.codes]
+        self.loo_log_predictive_ = np.where(rows.codes < 0, -np.inf, of_labels)
 
-    def _summarise(self, machines: Sequence[Any]) -> None:
-        super()._summarise(machines)
-        noises = [float(getattr(plain(machine.factor), "label_noise", 0.0)) for machine in machines]
+    def _summarise(self, models: Sequence[Any]) -> None:
+        super()._summarise(models)
+        noises = [float(getattr(model.factor, "label_noise", 0.0)) for model in models]
         self.label_noise_ = noises[0] if len(noises) == 1 else np.array(noises)
 
     def _log_probabilities(self, X: Any, noisy: bool) -> np.ndarray:
-        """(rows, machines, 2): log P(−1) and log P(+1) of every machine."""
+        """(rows, models, 2): log P(−1) and log P(+1) of every model."""
         name = "noisy_log_probabilities" if noisy else "log_probabilities"
         return np.stack([found[name] for found in self._predictions(X)], axis=1)
 
@@ -75,7 +78,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         """Log odds of the clean label: (n,) for the second of two classes, else (n, classes), each against the rest."""
         logs = self._log_probabilities(X, noisy=False)
         odds = logs[..., 1] - logs[..., 0]
-        return odds[:, 0] if len(self.machines_) == 1 else odds
+        return odds[:, 0] if len(self.models_) == 1 else odds
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of every row."""
@@ -92,7 +95,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
             noisy: False: of the label as it should be. True: of the label as it would be observed, noise included.
         """
         logs = self._log_probabilities(X, noisy)
-        if len(self.machines_) == 1:
+        if len(self.models_) == 1:
             return np.exp(logs[:, 0, :])
         ours = np.maximum(logs[..., 1], FLOOR)
         return np.exp(ours - logsumexp(ours, axis=1, keepdims=True))
@@ -107,18 +110,18 @@ def present_classes(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return classes
 
 
-def machine_names(classes: np.ndarray) -> list[str]:
-    """What a machine is called in a warning."""
+def model_names(classes: np.ndarray) -> list[str]:
+    """What a model is called in a warning."""
     if len(classes) == 2:
         return [""]
     return [f" (class {label!r} against the rest)" for label in classes.tolist()]
 
 
-class Labelled(NamedTuple):
-    """Rows as the machines see them.
+class LabelledRows(NamedTuple):
+    """Rows as the models see them.
 
     features: (n, d). codes: (n,), the place of each label among the classes; −1 for one that is not there. labels: −1
-    and +1, a vector for each machine; two classes have one, for the second class. sets: the sites of each machine.
+    and +1, a vector for each model; two classes have one, for the second class. sets: the sites of each model.
     """
 
     features: np.ndarray
@@ -127,7 +130,7 @@ class Labelled(NamedTuple):
     sets: list[UniqueRows]
 
     @classmethod
-    def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "Labelled":
+    def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "LabelledRows":
         """Weighted rows with their labels."""
         codes = class_codes(classes, y)
         positive = [1] if len(classes) == 2 else range(len(classes))
@@ -141,16 +144,16 @@ def class_codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(classes[places] == y, places, -1)
 
 
-def loo_log_probabilities(machines: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
-    """(n, classes): log p(label | other rows) from what each machine says of the ±1 label a row has.
+def loo_log_probabilities(own: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
+    """(n, classes): log p(label | other rows) from what each model says of the ±1 label a row has.
 
     What it says of the other one is what is missing to 1. More than two classes are divided by their sum, as in
     `predict_proba`.
     """
-    said = np.minimum(np.stack(machines, axis=1), 0.0)
+    label = np.minimum(np.stack(own, axis=1), 0.0)
     with np.errstate(divide="ignore"):
-        other = np.log(-np.expm1(said))
-    if len(machines) == 1:
-        return np.where(codes[:, None] == 1, np.hstack([other, said]), np.hstack([said, other]))
-    positive = np.maximum(np.where(codes[:, None] == np.arange(len(machines)), said, other), FLOOR)
+        other = np.log(-np.expm1(label))
+    if len(own) == 1:
+        return np.where(codes[:, None] == 1, np.hstack([other, label]), np.hstack([label, other]))
+    positive = np.maximum(np.where(codes[:, None] == np.arange(len(own)), label, other), FLOOR)
     return positive - logsumexp(positive, axis=1, keepdims=True)

@@ -9,8 +9,8 @@ from sklearn.utils.validation import _check_sample_weight
 from cavity._core import checks
 
 
-def sample_weights(sample_weight: Any, X: Any) -> np.ndarray:
-    """One weight a row, not negative, not all zero; 1 each where none are given."""
+def checked_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
+    """One weight per row, not negative, not all zero; 1 each where none are given."""
     weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative; found {weights.min()}.")
@@ -19,7 +19,9 @@ def sample_weights(sample_weight: Any, X: Any) -> np.ndarray:
     return weights
 
 
-def class_weights(class_weight: Any, y: np.ndarray, weights: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
+def class_weights(
+    class_weight: Any, y: np.ndarray, sample_weight: np.ndarray, known: np.ndarray | None = None
+) -> np.ndarray:
     """A factor for every row: its class's as given, 1 where that is not named; "balanced" gives equal totals.
 
     "Balanced" counts the sample weights, so that a row of weight 2 is the row written twice.
@@ -27,7 +29,7 @@ def class_weights(class_weight: Any, y: np.ndarray, weights: np.ndarray, known: 
     Args:
         class_weight: a dictionary by class, "balanced" or None.
         y: the labels.
-        weights: the sample weights.
+        sample_weight: of every row.
         known: the classes that may be named, of which a part of a stream need not hold all; None: those of y.
     """
     if class_weight is None:
@@ -35,7 +37,7 @@ def class_weights(class_weight: Any, y: np.ndarray, weights: np.ndarray, known: 
     classes, codes = np.unique(y, return_inverse=True)
     if isinstance(class_weight, str):
         checks.choice("class_weight", class_weight, ("balanced",))
-        totals = np.bincount(codes, weights, len(classes))
+        totals = np.bincount(codes, sample_weight, len(classes))
         present = totals > 0
         return np.where(present, totals.sum() / (present.sum() * np.where(present, totals, 1.0)), 1.0)[codes]
     if not isinstance(class_weight, Mapping):

@@ -77,7 +77,7 @@ def select_features(
     *,
     max_features: int | None = None,
     min_gain: float = 0.0,
-    progress: Callable[[dict[str, Any]], Any] | None = None,
+    callback: Callable[[dict[str, Any]], Any] | None = None,
     **fit_params: Any,
 ) -> Selection:
     """Forward selection: again and again take the feature that raises the log evidence most, while one does.
@@ -91,7 +91,7 @@ def select_features(
         y: labels, counts or measurements.
         max_features: stop at this many.
         min_gain: what a feature must add to the log evidence, in nats.
-        progress: called with every row of the table as it is made.
+        callback: called with every row of the table as it is made.
         **fit_params: what else `fit` takes, such as sample_weight.
     """
     last_step(estimator)
@@ -112,8 +112,8 @@ def select_features(
             features = (*chosen, feature)
             label = ", ".join(str(names[i]) for i in features)
             rows.append({**fitted_row(label, estimator, table[:, features], y, fit_params), "features": features})
-            if progress is not None:
-                progress(rows[-1])
+            if callback is not None:
+                callback(rows[-1])
         tried += rows
         settled = [row for row in rows if row["status"] in AS_PROMISED]
         if not settled and best is None:
@@ -153,7 +153,7 @@ def fitted_row(name: str, estimator: Any, X: Any, y: Any, fit_params: Mapping[st
     else:
         last, _ = last_step(whole)
         row |= {"log_evidence": float(last.log_evidence_), "status": last.status_, "estimator": whole}
-        row["converged"] = all(machine.converged for machine in last.machines_)
+        row["converged"] = all(model.converged for model in last.models_)
     return {**row, "seconds": time.perf_counter() - began}
 
 

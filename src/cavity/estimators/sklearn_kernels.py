@@ -114,8 +114,8 @@ class SklearnKernel:
         return np.einsum("ij,ijp->p", G, both[1])
 
     def spec(self) -> dict[str, Any]:
-        """What `from_spec` rebuilds the kernel from, ready for JSON."""
-        return {"class": "SklearnKernel", "kernel": encode(self.kernel)}
+        """What `kernel_from_spec` rebuilds the kernel from, ready for JSON."""
+        return {"class": "SklearnKernel", "kernel": encode_hyperparameter(self.kernel)}
 
 
 def as_kernel(kernel: Any) -> kernels.Kernel | SklearnKernel:
@@ -140,25 +140,28 @@ def as_kernel(kernel: Any) -> kernels.Kernel | SklearnKernel:
     )
 
 
-def from_spec(spec: Any) -> kernels.Kernel | SklearnKernel:
+def kernel_from_spec(spec: Any) -> kernels.Kernel | SklearnKernel:
     """The kernel a `spec` describes, one of this library's or an adapted one; nothing else can be made from a file."""
     if not isinstance(spec, dict) or spec.get("class") != "SklearnKernel":
         return kernels.from_spec(spec)
     if not isinstance(spec.get("kernel"), dict) or "name" not in spec["kernel"]:
         raise ValueError("the spec of a scikit-learn kernel must have a dictionary with a name under 'kernel'.")
     try:
-        return SklearnKernel(decode(spec["kernel"]))
+        return SklearnKernel(decode_hyperparameter(spec["kernel"]))
     except (TypeError, AttributeError) as error:  # parameters that are missing, unknown, or of another type
         raise ValueError(f"the spec of a scikit-learn kernel cannot be rebuilt: {error}.") from None
 
 
-def encode(value: Any) -> Any:
+def encode_hyperparameter(value: Any) -> Any:
     """A hyperparameter as JSON. Infinite numbers, which JSON has not, become {"number": "inf"}."""
     if isinstance(value, sk.Kernel):
         name = type(value).__name__
         if SHIPPED.get(name) is not type(value):
             raise ValueError(f"kernel {name} cannot be saved: it is not one of those scikit-learn ships.")
-        return {"name": name, "params": {key: encode(item) for key, item in value.get_params(deep=False).items()}}
+        return {
+            "name": name,
+            "params": {key: encode_hyperparameter(item) for key, item in value.get_params(deep=False).items()},
+        }
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -166,23 +169,23 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, (list, tuple)):
-        return [encode(item) for item in value]
+        return [encode_hyperparameter(item) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dictionary": {key: encode(item) for key, item in value.items()}}
+        return {"dictionary": {key: encode_hyperparameter(item) for key, item in value.items()}}
     raise ValueError(f"a kernel with a {type(value).__name__} as hyperparameter cannot be saved.")
 
 
-def decode(value: Any) -> Any:
-    """What `encode` wrote; lists of numbers come back as arrays."""
+def decode_hyperparameter(value: Any) -> Any:
+    """What `encode_hyperparameter` wrote; lists of numbers come back as arrays."""
     if isinstance(value, list):
-        return np.asarray([decode(item) for item in value])
+        return np.asarray([decode_hyperparameter(item) for item in value])
     if not isinstance(value, dict):
         return value
     if set(value) == {"number"}:
         return float(value["number"])
     if set(value) == {"dictionary"} and isinstance(value["dictionary"], dict):
-        return {key: decode(item) for key, item in value["dictionary"].items()}
+        return {key: decode_hyperparameter(item) for key, item in value["dictionary"].items()}
     name, params = value.get("name"), value.get("params")
     if not isinstance(name, str) or name not in SHIPPED or not isinstance(params, dict):
         raise ValueError(f"a saved scikit-learn kernel must be one of {', '.join(SHIPPED)}; found {name!r}.")
-    return SHIPPED[name](**{key: decode(item) for key, item in params.items()})
+    return SHIPPED[name](**{key: decode_hyperparameter(item) for key, item in params.items()})

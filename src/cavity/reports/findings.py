@@ -55,7 +55,7 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
     """What there is to say of a classifier fitted to X and y, all weights 1; `seconds` is how long that took."""
     codes = np.searchsorted(estimator.classes_, y)
     probabilities = estimator.loo_probabilities_
-    machines = estimator.machines_
+    models = estimator.models_
     noises = np.atleast_1d(estimator.label_noise_)
     return Findings(
         classes=estimator.classes_,
@@ -64,23 +64,23 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
         training_error=float(np.mean(estimator.predict(X) != y)),
         calibration=calibration(probabilities, codes),
         log_evidence=estimator.log_evidence_,
-        kernel=name_machines([kernel_words(machine) for machine in machines]),
+        kernel=name_machines([kernel_words(model) for model in models]),
         label_noise=name_machines([f"{noise:.3g}" for noise in noises]),
-        method=", ".join(dict.fromkeys(machine.method for machine in machines)),
+        method=", ".join(dict.fromkeys(model.method for model in models)),
         status=str(estimator.status_).replace("_", " "),
         sentence=estimator.status_.sentence,
         sweeps=int(estimator.n_sweeps_),
         seconds=seconds,
-        residuals=[np.asarray(machine.residuals) for machine in machines],
-        histories=[np.array([step["log_evidence"] for step in machine.history], float) for machine in machines],
+        residuals=[np.asarray(model.residuals) for model in models],
+        histories=[np.array([step["log_evidence"] for step in model.history], float) for model in models],
     )
 
 
-def kernel_words(machine: Any) -> str:
+def kernel_words(model: Any) -> str:
     """The kernel of a machine with the values learned; a linear machine is one in its weights."""
-    kernel = vars(machine).get("kernel")
+    kernel = vars(model).get("kernel")
     if kernel is None:
-        variance = float(np.ravel(machine.prior_variance)[0])
+        variance = float(np.ravel(model.prior_variance)[0])
         return f"linear (weight variance {variance:.3g})"
     if not isinstance(kernel, Kernel):
         return str(kernel.kernel)

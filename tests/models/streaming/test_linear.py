@@ -10,7 +10,7 @@ from stream_rows import EPSILON, LABELS, ROWS, SMALL, TIGHT, check, cut, referen
 
 import cavity
 from cavity.factors import Probit, Step
-from cavity.models.latent_gaussian import absorb_rows, fit_linear_model
+from cavity.models.latent_gaussian import fit_linear_model
 from cavity.models.streaming import chunks, pass_state, run, stream_linear_models
 from cavity.models.streaming.pass_state import PassState, VisitCounts
 from cavity.models.streaming.shard import NaturalSums
@@ -161,5 +161,5 @@ def test_no_fixed_point_is_not_called_one():
 
 def test_absorbing_goes_on_from_a_stream():
     model = streamed((ROWS[:128], LABELS[:128]), method=cavity.ADF())
-    found = absorb_rows(model, ROWS[128:], LABELS[128:])
+    found = model.absorb(ROWS[128:], LABELS[128:])
     check(found, reference(sweeps=1))

@@ -9,7 +9,7 @@ from stream_rows import EPSILON, LABELS, ROWS, reference
 
 import cavity
 from cavity.factors import Step
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.assembly import LinearRows
 from cavity.models.streaming.shard import (
     NaturalSums,
     constant_log_likelihood,
@@ -33,7 +33,7 @@ def _double():
 
 def shard(schedule, copies=COPIES):
     """(problem, method, rest, flat sites) of the first rows under a standard Gaussian."""
-    rows = Rows.of(ROWS[: len(copies)], LABELS[: len(copies)], copies, None, Step(EPSILON))
+    rows = LinearRows.of(ROWS[: len(copies)], LABELS[: len(copies)], Step(EPSILON), copies)
     method = dataclasses.replace(cavity.EP(tol=1e-12).as_compiled(), schedule=schedule)
     return shard_problem(rows), method, NaturalSums.padded(np.zeros(3), np.eye(3)), np.zeros((len(rows.X), 3))
 
@@ -76,7 +76,7 @@ def test_alone_with_the_prior_a_shard_has_the_fixed_point_of_ep():
 def test_what_the_rest_knows_already_is_not_counted_twice():
     """A shard moved to a rest that holds other rows: both together are EP of all of them."""
     problem, method, rest, first = swept(cavity.InOrder(), 60, copies=np.ones(60))
-    second = Rows.of(ROWS[60:90], LABELS[60:90], None, None, Step(EPSILON))
+    second = LinearRows.of(ROWS[60:90], LABELS[60:90], Step(EPSILON))
     parts = [[problem, first.own, first.sites], [shard_problem(second), NaturalSums.zero(WIDTH), np.zeros((32, 3))]]
     for _ in range(60):
         for own, other in (parts, parts[::-1]):
@@ -91,6 +91,6 @@ def test_what_the_rest_knows_already_is_not_counted_twice():
 def test_rows_of_zeros_have_a_likelihood_and_no_site():
     X = ROWS[:40].copy()
     X[[3, 7]] = 0.0
-    rows = Rows.of(X, LABELS[:40], np.full(40, 3.0), None, Step(EPSILON))
+    rows = LinearRows.of(X, LABELS[:40], Step(EPSILON), np.full(40, 3.0))
     np.testing.assert_allclose(constant_log_likelihood(rows), 6 * np.log(0.5), rtol=1e-12)
-    assert constant_log_likelihood(Rows.of(ROWS[:40], LABELS[:40], None, None, Step(EPSILON))) == 0.0
+    assert constant_log_likelihood(LinearRows.of(ROWS[:40], LABELS[:40], Step(EPSILON))) == 0.0

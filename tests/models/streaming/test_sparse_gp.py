@@ -26,11 +26,11 @@ def test_the_answer_is_that_of_all_rows_at_once(basis):
     known = {"kernel": KERNEL, "basis": BASES[basis], "factor": FACTOR, "method": TIGHT}
     (found,), _ = stream_sparse_gps(batches, **known)
     whole = fit_sparse_gp(X, Y, optimize=False, **known)
-    assert found.account.status == "converged"
+    assert found.status == "converged"
     new = RNG.normal(size=(30, 2))
     for ours, theirs in zip(found.latent(new), whole.latent(new), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
-    assert found.account.log_evidence == pytest.approx(whole.account.log_evidence, abs=1e-8)
+    assert found.log_evidence == pytest.approx(whole.log_evidence, abs=1e-8)
 
 
 def test_residuals_count_and_a_row_of_weight_two_is_the_row_twice():
@@ -45,7 +45,7 @@ def test_residuals_count_and_a_row_of_weight_two_is_the_row_twice():
     every = np.repeat(np.arange(60), weights.astype(int))
     K = rows[every] @ rows[every].T + np.diag(residual[every])
     dense = cv.infer(cv.models.latent_gaussian(Y[every], FACTOR, kernel_matrix=K), TIGHT)
-    assert found.account.log_evidence == pytest.approx(float(dense.log_evidence), abs=1e-7)
+    assert found.log_evidence == pytest.approx(float(dense.log_evidence), abs=1e-7)
 
 
 def test_bad_requests_get_a_sentence():

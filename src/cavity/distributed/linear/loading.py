@@ -12,7 +12,7 @@ from distributed import Future
 from cavity.distributed.linear.worker import Shard
 from cavity.distributed.worker_pool import Loader, loader_of
 from cavity.factors.base import Factor
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.assembly import LinearRows
 
 
 def shard_loaders(X: Any, y: Any, factor: Factor, client: Any) -> list[Loader]:
@@ -90,7 +90,7 @@ def load_shard(pieces: Sequence[Any], number: int, factor: Factor) -> Shard:
         row = int(bad.argmax())
         raise ValueError(f"Shard {number}, row {row}: the observation must be finite; found {y[row]}.")
     check_observations(y, number, factor)
-    return Shard(Rows.of(X, y, None, None, factor))
+    return Shard(LinearRows.of(X, y, factor))
 
 
 def check_piece(piece: Any, number: int) -> tuple[np.ndarray, np.ndarray]:

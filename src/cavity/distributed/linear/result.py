@@ -11,7 +11,7 @@ from cavity.distributed.naturals import unpack_naturals
 from cavity.distributed.results import GaussianResult
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
-from cavity.models.latent_gaussian.fit_result import FitResult, factor_from_spec, factor_spec
+from cavity.models.latent_gaussian.fit_result import factor_from_spec, factor_spec
 from cavity.models.latent_gaussian.linear_model import LinearModel
 
 #: what a file of a fit is called inside
@@ -40,25 +40,24 @@ class Fit(GaussianResult):
     def model(self) -> LinearModel:
         """The fitted model: it predicts, is stored and goes on with new rows like one fitted in one place.
 
-        What it would know of single rows stays on the workers, so its account has none.
+        What it would know of single rows stays on the workers, so the model has none.
         """
         q, (shift, precision) = self.q, unpack_naturals(self.naturals)
-        nothing = np.zeros(0)
-        account = FitResult(
+        return LinearModel(
+            mean=q.mean,
+            covariance=q.covariance,
+            shift=shift,
+            precision=precision,
+            factor=self.factor,
+            prior_variance=self.prior_variance,
             status=self.status,
             method=f"EP on {len(self.rows)} shards",
             log_evidence=np.nan if self.log_evidence is None else self.log_evidence,
             mismatch=self.mismatch,
             sweeps=self.rounds,
             residuals=self.residuals,
-            sites=np.zeros((0, 2)),
-            loo_log_predictive=nothing,
-            mean=nothing,
-            variance=nothing,
-            history=[],
             seconds=self.seconds,
         )
-        return LinearModel(q.mean, q.covariance, shift, precision, self.factor, self.prior_variance, account)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Into a file of arrays and a header, from which `load` and `fit(..., resume=)` go on."""

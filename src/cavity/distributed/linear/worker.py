@@ -21,8 +21,8 @@ from cavity.distributed.protocol import Measurement, Request, Response
 from cavity.inference.methods import EP
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.build import weight_schedule
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.assembly import weight_schedule
+from cavity.models.latent_gaussian.assembly import LinearRows
 from cavity.models.streaming.shard import (
     NaturalSums,
     constant_log_likelihood,
@@ -59,13 +59,13 @@ class Shard:
     Dask may copy a shard or read it back from disk as it once was; a token tells whether its sites are those meant.
     """
 
-    rows: Rows
+    rows: LinearRows
     last: LastVisit | None = None
 
 
 def shape_of(shard: Shard) -> tuple[int, int]:
     """Rows and columns of a shard."""
-    return len(shard.rows.held), shard.rows.d
+    return len(shard.rows.multiplicity), shard.rows.d
 
 
 def accepted_sites(shard: Shard, request: Request) -> tuple[ShardSites, bool]:
@@ -80,7 +80,7 @@ def accepted_sites(shard: Shard, request: Request) -> tuple[ShardSites, bool]:
     return ShardSites(np.zeros((n, 3)), NaturalSums.zero(width)), request.token is None
 
 
-def shard_arguments(rows: Rows, request: Request) -> tuple[Problem, UpdateRule, NaturalSums]:
+def shard_arguments(rows: LinearRows, request: Request) -> tuple[Problem, UpdateRule, NaturalSums]:
     """What the programs for a shard begin with: its rows, the method, and the cavity as the rest."""
     method = dataclasses.replace(EP(tol=request.tol).as_compiled(), schedule=weight_schedule(len(rows.X), rows.d))
     return shard_problem(rows), method, NaturalSums.padded(*unpack_naturals(request.cavity))
@@ -110,7 +110,7 @@ def visit_rows(shard: Shard, request: Request) -> Response:
         met.append(float(np.max(found.mismatch)))
     now = jax.tree.map(np.asarray, now)
     shard.last = LastVisit(base, now, uuid.uuid4().hex)
-    negative = int(np.sum(now.sites[: len(rows.held), 1] < 0))
+    negative = int(np.sum(now.sites[: rows.count, 1] < 0))
     return Response(contribution_of(now.own, rows.d), shard.last.token, linked, met[0], negative)
 
 

@@ -13,36 +13,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.devices import check_room, is_accelerator
 from cavity._core.precision import float64, is_far, is_traced
 from cavity.factors.base import Factor
 from cavity.factors.convolved import GaussianConvolved
 from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import SiteGroup
-from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
 from cavity.kernels import Basis, Kernel
+from cavity.models.latent_gaussian.assembly import (
+    check_kernel_room,
+    kernel_schedule,
+    weight_schedule,
+)
 from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights, LatentGaussian
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import default_moments
 from cavity.numerics.blocked import identity
 from cavity.numerics.linear import cholesky
-from cavity.posteriors.dense_algebra import KernelPrior, window_sizes
+from cavity.posteriors.dense_algebra import KernelPrior
 from cavity.posteriors.dense_gaussian import DenseGaussian
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: a kernel matrix may miss positive definiteness by this much of its largest entry, times n: rounding
 ROUNDING = 1e-12
-
-#: arrays of n × n numbers that a run of the kernel form holds at a time
-SQUARES = 6.6
-
-#: from so many latents on an accelerator visits them in blocks, and how many blocks of a linear model
-MANY_LATENTS, BLOCKS = 512, 16
-
-#: from so many rows, and so many a weight, a linear model is visited in parallel
-MANY, MANY_PER_WEIGHT = 2000, 100
-
 
 @float64
 def latent_gaussian(
@@ -120,20 +113,6 @@ def latent_gaussian(
     return LatentGaussian(prior, (group,), WeightGaussian(), weight_schedule(*rows.shape), prediction=FromWeights())
 
 
-def kernel_schedule(n: int) -> Schedule:
-    """One site after another; on an accelerator sixteen blocks or so, where steps that small would cost most.
-
-    The sites of a block are visited together, from the same q; they are few enough that it takes hardly more sweeps.
-    """
-    width = window_sizes(n)[0]
-    return Blocks(width if width % 2 else width // 2) if n >= MANY_LATENTS and is_accelerator() else InOrder()
-
-
-def check_kernel_room(n: int) -> None:
-    """Refuse a kernel matrix that leaves no room for the run."""
-    check_room("The kernel form", n, lambda n: 8.0 * SQUARES * n**2, "Beyond, take inducing points or random features.")
-
-
 def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> LatentGaussian:
     """The group on latents that a basis carries."""
     if not isinstance(basis, Basis):
@@ -154,7 +133,8 @@ def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -
                 f"kernel(X) must have a positive diagonal, a latent of no variance observes nothing; {where}."
             )
     group = dataclasses.replace(group, factor=GaussianConvolved(group.factor), data=(group.data, spanned.residual))
-    prior, schedule = standard_prior(spanned.rows), weight_schedule(*spanned.rows.shape)
+    width, schedule = spanned.rows.shape[1], weight_schedule(*spanned.rows.shape)
+    prior = WeightPrior(spanned.rows, jnp.zeros(width), jnp.eye(width))
     return LatentGaussian(prior, (group,), WeightGaussian(), schedule, prediction=FromBasis(kernel, basis))
 
 
@@ -162,23 +142,6 @@ def check_finite_rows(name: str, rows: jax.Array) -> None:
     """Refuse a kernel that overflows or has no Cholesky factor at the inducing inputs."""
     if not bool(jnp.all(jnp.isfinite(rows))):
         raise ValueError(f"{name} must be finite and positive semi-definite at the points of the basis; it is not.")
-
-
-def standard_prior(rows: jax.Array) -> WeightPrior:
-    """v ~ N(0, I) seen along these rows."""
-    width = rows.shape[1]
-    return WeightPrior(rows, jnp.zeros(width), jnp.eye(width))
-
-
-def weight_schedule(n: int, d: int) -> Schedule:
-    """The faster kind for a linear model: parallel where every site is a small part of the whole, else sequential.
-
-    A parallel sweep costs a sixth to a tenth of a sequential one, but where a site weighs much it may not converge. On
-    an accelerator blocks take the place of single sites, as in the kernel form.
-    """
-    if n >= max(MANY, MANY_PER_WEIGHT * d):
-        return Parallel()
-    return Blocks(-(-n // BLOCKS)) if n >= MANY_LATENTS and is_accelerator() else InOrder()
 
 
 def observed(leaf: Any) -> Any:

@@ -8,16 +8,20 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
+from cavity.factors.base import Factor
 from cavity.inference.infer import infer
 from cavity.inference.methods import Auto, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
+from cavity.models.latent_gaussian.gradient import likelihood_gradient
+from cavity.models.latent_gaussian.hyperparameters import Hyperparameters
 
 #: the search stops when the log evidence rises by less than this share of itself, or the gradient is this small
 RELATIVE, GRADIENT = 1e-7, 1e-3
@@ -28,7 +32,6 @@ NEARBY = 8
 #: curvature of the bowl shown for a refused point, in nats per squared unit of log parameters
 BOWL = 1e3
 
-Watch = Callable[[Solution], Any] | None
 #: a function like `map`
 Mapped = Callable[[Callable[[np.ndarray], Any], list[np.ndarray]], Iterable[Any]]
 
@@ -45,12 +48,12 @@ def search_method(method: Method | None) -> Method:
     return rule_of(method).loosen(SEARCH_TOL)
 
 
-def solve(problem: Problem, rule: Method, init: Any, watch: Watch = None) -> Solution:
+def solve_from(init: Any, problem: Problem, rule: Method, callback: Callable[[Solution], Any] | None = None) -> Solution:
     """A solution from `init` (a solution, or sites); where a method other than the default fails, from flat sites."""
     starts = (None,) if init is None else (init,) if rule.restarts else (init, None)
     solution = None
     for start in starts:
-        solution = infer(problem, rule, init=start, callback=watch)
+        solution = infer(problem, rule, init=start, callback=callback)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if solution.converged:
@@ -71,25 +74,27 @@ class Evaluation:
 
 
 @dataclasses.dataclass
-class Search:
+class EvidenceSearch:
     """The function handed to the optimiser, with its memory: warm sites, the last good point, the best, the history.
 
-    build: from a vector of hyperparameters to a problem. slope: gradient of the log evidence for a converged solution.
-    log_prior: of a vector, with its gradient; what is maximised is evidence times prior.
+    build: from a vector of hyperparameters to a problem. gradient: of the log evidence, for a converged solution.
+    log_prior: of a vector, with its gradient; what is maximised is evidence times prior. callback: called with every
+    point.
     """
 
     build: Callable[[np.ndarray], Problem]
-    slope: Callable[[np.ndarray, Solution], np.ndarray]
+    gradient: Callable[[np.ndarray, Solution], np.ndarray]
     method: Method | None
     log_prior: Callable[[np.ndarray], tuple[float, np.ndarray]]
-    progress: Callable[[Evaluation], Any] | None = None
+    callback: Callable[[Evaluation], Any] | None = None
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     last: Evaluation | None = None
     best: Evaluation | None = None
 
     def run(self, vector: np.ndarray) -> Solution:
         """A solution at `vector`, from the last sites if there are any."""
-        return solve(self.build(vector), search_method(self.method), None if self.last is None else self.last.solution)
+        warm = None if self.last is None else self.last.solution
+        return solve_from(warm, self.build(vector), search_method(self.method))
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """(−log evidence − log prior, its gradient), or the bowl for a refused point."""
@@ -100,13 +105,13 @@ class Search:
         value = float(solution.log_evidence)
         # A fixed point of the restricted projection is not one of the evidence: it has no gradient of this form.
         good = solution.status == Status.CONVERGED and bool(np.isfinite(value))
-        gradient = self.slope(vector, solution) if good else np.full(vector.size, np.nan)
+        gradient = self.gradient(vector, solution) if good else np.full(vector.size, np.nan)
         good = good and bool(np.isfinite(gradient).all())
         self.history.append({"theta": vector.tolist(), "log_evidence": value if good else None, "refused": not good})
         shift, tilt = self.log_prior(vector)
         evaluation = Evaluation(vector, solution if good else None, value, gradient, value + shift)
-        if self.progress is not None:
-            self.progress(evaluation)
+        if self.callback is not None:
+            self.callback(evaluation)
         if not good:
             if self.last is None:
                 return 0.0, np.zeros(vector.size)
@@ -118,7 +123,7 @@ class Search:
         return -evaluation.target, -(gradient + tilt)
 
 
-def feasible_start(search: Search, start: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def feasible_start(search: EvidenceSearch, start: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """`start`, or where a run from there reaches no fixed point, the first of some points around it that does.
 
     A refused point has no slope to leave it by. The points are fixed, so that a fit needs no random numbers.
@@ -131,7 +136,9 @@ def feasible_start(search: Search, start: np.ndarray, bounds: np.ndarray) -> np.
     return start
 
 
-def ascend(search: Search, bounds: np.ndarray, start: np.ndarray) -> tuple[list[dict[str, Any]], Evaluation | None]:
+def ascend(
+    search: EvidenceSearch, bounds: np.ndarray, start: np.ndarray
+) -> tuple[list[dict[str, Any]], Evaluation | None]:
     """History and best point of the climb from `start`. Climbs know nothing of each other and may be made anywhere."""
     search = copy.copy(search)
     search.history, search.last, search.best = [], None, None
@@ -150,7 +157,7 @@ def ascend(search: Search, bounds: np.ndarray, start: np.ndarray) -> tuple[list[
 
 
 def maximise(
-    search: Search, start: np.ndarray, bounds: np.ndarray, restarts: int, seed: int, mapped: Mapped = map
+    search: EvidenceSearch, start: np.ndarray, bounds: np.ndarray, restarts: int, seed: int, mapped: Mapped = map
 ) -> Evaluation | None:
     """The best point found from `start` and from `restarts` further ones drawn uniformly within the bounds.
 
@@ -165,18 +172,74 @@ def maximise(
     return search.best
 
 
-def final_fit(
-    search: Search,
-    start: np.ndarray,
-    bounds: np.ndarray,
+class SearchOptions(TypedDict, total=False):
+    """What every fitting function hands on to `fit_evidence`, which says what it is."""
+
+    method: Method | None
+    restarts: int
+    seed: int
+    mapped: Mapped
+    callback: Callable[[Solution], Any] | None
+    search_callback: Callable[[Evaluation], Any] | None
+
+
+class EvidenceFit(NamedTuple):
+    """Where a search ended: the prior's parameters, the likelihood, further numbers, the solution there, the points."""
+
+    theta: np.ndarray
+    factor: Factor
+    others: np.ndarray
+    solution: Solution
+    history: list[dict[str, Any]]
+
+
+def fit_evidence(
+    hyper: Hyperparameters,
+    build: Callable[[np.ndarray, Factor, np.ndarray], Problem],
+    gradient: Callable[[np.ndarray, np.ndarray, Solution], tuple[Any, Any]],
     *,
     optimize: bool,
+    method: Method | None = None,
     restarts: int = 0,
     seed: int = 0,
-    watch: Watch = None,
     mapped: Mapped = map,
-) -> tuple[np.ndarray, Solution]:
-    """The best point and a last run there, by the method's own tolerance; `start` where nothing is to be searched."""
-    best = maximise(search, start, bounds, restarts, seed, mapped) if optimize and start.size else None
-    vector, warm = (start, None) if best is None else (best.vector, best.solution)
-    return vector, solve(search.build(vector), rule_of(search.method), warm, watch)
+    callback: Callable[[Solution], Any] | None = None,
+    search_callback: Callable[[Evaluation], Any] | None = None,
+) -> EvidenceFit:
+    """The best hyperparameters, or the given ones where nothing is to be searched, and a last run there.
+
+    Args:
+        hyper: what is searched, and where the search starts.
+        build: from theta, likelihood and the others to a problem.
+        gradient: of the log evidence in theta and in the others, for theta, the others and a converged solution.
+        optimize: whether to search.
+        method: of the last run; None is `Auto()`. The search itself is content with a wider tolerance.
+        restarts: how many more searches to start, at random places within the bounds.
+        seed: of these places.
+        mapped: makes the searches from all starts, `map` or what does the same elsewhere, as `cavity.distributed.map`.
+        callback: called with the solution after every sweep of the last run.
+        search_callback: called with every `Evaluation` of the search.
+    """
+
+    def problem_at(vector: np.ndarray) -> Problem:
+        theta, _, others = hyper.split(vector)
+        return build(theta, hyper.likelihood(vector), others)
+
+    def gradient_at(vector: np.ndarray, solution: Solution) -> np.ndarray:
+        theta, likelihood, others = hyper.split(vector)
+        by_theta, by_others = gradient(theta, others, solution)
+        by_likelihood = np.zeros(0)
+        if hyper.free:
+            known = (solution.problem, solution.q, solution.sites[0], hyper.free)
+            by_likelihood = likelihood_gradient(*known, jnp.asarray(likelihood), solution.method.power)
+        return np.concatenate([np.asarray(by_theta), np.asarray(by_likelihood), np.asarray(by_others)])
+
+    search = EvidenceSearch(problem_at, gradient_at, method, hyper.log_prior, search_callback)
+    vector, warm = hyper.start, None
+    if optimize and vector.size:
+        best = maximise(search, vector, hyper.limits, restarts, seed, mapped)
+        if best is not None:
+            vector, warm = best.vector, best.solution
+    solution = solve_from(warm, problem_at(vector), rule_of(method), callback)
+    theta, _, others = hyper.split(vector)
+    return EvidenceFit(theta, hyper.likelihood(vector), others, solution, search.history)

@@ -1,7 +1,7 @@
-"""What every fitted machine keeps: the likelihood, the sites, the evidence and the account of the run."""
+"""What every fitted model is: how its fit ended, what each row said, and the parameters a file keeps."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,123 +13,132 @@ from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
 from cavity.inference.status import FIXED_POINTS, Status
-from cavity.models.latent_gaussian.parameters import as_numbers, inner
+from cavity.models.latent_gaussian.hyperparameters import as_numbers, inner
+from cavity.models.latent_gaussian.predict import factor_predictions
+
+#: precision that stands for a latent without variance
+POINT = 1e24
+#: likelihoods that may be named in a file
+LIKELIHOODS = ("Step", "Probit", "Logistic", "Gaussian", "StudentT", "Poisson", "OrdinalProbit")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class FitResult:
-    """How a machine was fitted.
+    """How a model was fitted. A fitted model is one of these, with what it needs to predict.
 
-    method: the method that answered, in words.
-    sites: natural parameters (nu, tau) of one copy of every row's site. loo_log_predictive: log p(yᵢ | the others).
-    history: the points of the evidence search, in the order they were tried; of a stream its passes, with the rows each
-        has read and from where it was resumed.
+    Attributes:
+        factor: the likelihood, with the values learned.
+        status: how the fit ended.
+        method: the method that answered, in words.
+        log_evidence: estimate of log p(y).
+        mismatch: the largest moment mismatch over all sites.
+        sweeps: of the last run.
+        residuals: the largest mismatch met, sweep by sweep.
+        seconds: wall time of the fit.
+        history: the points of the evidence search, in the order they were tried; of a stream its passes, with the rows
+            each has read and from where it was resumed.
+        sites: natural parameters (ν, τ) of one copy of every row's site; none where single rows are not kept, as of
+            streams, and then the next three have no entries either.
+        loo_log_predictive: log p(yᵢ | the others).
+        latent_mean: of every row.
+        latent_variance: of every row.
     """
 
+    factor: Factor
     status: Status
     method: str
     log_evidence: float
     mismatch: float
     sweeps: int
     residuals: np.ndarray
-    sites: np.ndarray
-    loo_log_predictive: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    history: list[dict[str, Any]]
     seconds: float
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    sites: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 2)))
+    loo_log_predictive: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    latent_mean: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    latent_variance: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+
+    #: fields that a file keeps as arrays, and those that go into its header
+    ARRAYS: ClassVar[tuple[str, ...]] = ("residuals", "sites", "loo_log_predictive", "latent_mean", "latent_variance")
+    NUMBERS: ClassVar[tuple[str, ...]] = ("method", "log_evidence", "sweeps", "seconds", "history")
 
     @property
     def converged(self) -> bool:
         """Whether a fixed point was reached."""
         return self.status in FIXED_POINTS
 
+    def latent(self, X: Any) -> tuple[Any, Any]:
+        """Mean and variance of the latent at the rows of X."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> dict[str, np.ndarray]:
+        """What the likelihood predicts at the rows of X."""
+        return factor_predictions(self.factor, *self.latent(X))
+
     def cavities(self) -> np.ndarray:
         """(ν, τ) of every row's latent from all but one copy of its observation."""
-        fixed = self.variance <= 0  # a latent that is 0 whatever is observed
-        spread = np.where(fixed, np.finfo(float).tiny, self.variance)
-        marginals = np.stack([self.mean, np.ones_like(self.mean)], axis=1) / spread[:, None]
+        fixed = self.latent_variance <= 0  # a latent that is 0 whatever is observed
+        variance = np.where(fixed, np.finfo(float).tiny, self.latent_variance)
+        marginals = np.stack([self.latent_mean, np.ones_like(variance)], axis=1) / variance[:, None]
         return marginals - np.where(fixed[:, None], 0.0, self.sites)
 
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """(header, arrays): what a file holds; a mismatch, which may be infinite, is kept as text."""
+        header = {name: getattr(self, name) for name in self.NUMBERS}
+        header |= {"mismatch": repr(self.mismatch), "status": str(self.status), "factor": factor_spec(self.factor)}
+        return header, {name: np.asarray(getattr(self, name)) for name in self.ARRAYS}
 
-class Accounted:
-    """Mixed into machines: what a machine does not have itself it answers from its account."""
+    @classmethod
+    def fields_from_state(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        """The fields of what `state` wrote, by name."""
+        fields: dict[str, Any] = {name: header[name] for name in cls.NUMBERS} | {
+            name: arrays[name] for name in cls.ARRAYS
+        }
+        fields |= {"mismatch": float(header["mismatch"]), "status": Status(header["status"])}
+        return fields | {"factor": factor_from_spec(header["factor"])}
 
-    account: FitResult
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "account":
-            raise AttributeError(name)
-        return getattr(self.account, name)
+def result_fields(
+    solution: Solution, left_out: np.ndarray, latent: tuple[Any, Any], history: list[Any], seconds: float
+) -> dict[str, Any]:
+    """The fields of a `FitResult` for a solution whose first sites are the rows; the others are padding.
 
-
-def account(
-    solution: Solution,
-    rows: int,
-    latent: tuple[Any, Any],
-    left_out: np.ndarray,
-    history: list[Any],
-    seconds: float,
-) -> FitResult:
-    """The account of a solution whose first `rows` sites are the data.
-
-    left_out: copies of rows that have no site because their latent is fixed at 0. They join evidence and predictions
-    with the likelihood there.
+    Args:
+        solution: of the padded problem.
+        left_out: (n,), the multiplicity of rows that have no site because their latent is fixed at 0. They join
+            evidence and predictions with the likelihood there.
+        latent: mean and variance of the latents of all sites.
+        history: the points of the search.
+        seconds: since the fit began.
     """
-    (group,) = solution.problem.groups
+    rows, (group,) = len(left_out), solution.problem.groups
     loo, mean, variance = (np.array(values[:rows]) for values in (solution.loo_log_predictive[0], *latent))
     constant = 0.0
     if (fixed := left_out > 0).any():
-        known = at_zero(group.factor, group.data)[:rows]
+        known = log_likelihood_at_zero(group.factor, group.data)[:rows]
         constant = float(left_out[fixed] @ known[fixed])
         loo[fixed], mean[fixed], variance[fixed] = known[fixed], 0.0, 0.0
-    return FitResult(
-        status=solution.status,
-        method=str(solution.method),
-        log_evidence=float(solution.log_evidence) + constant,
-        mismatch=float(solution.mismatch),
-        sweeps=int(solution.sweeps),
-        residuals=np.asarray(solution.residuals),
-        sites=np.array(solution.sites[0][:rows]),
-        loo_log_predictive=loo,
-        mean=mean,
-        variance=variance,
-        history=history,
-        seconds=seconds,
-    )
-
-
-#: precision that stands for a latent without variance
-POINT = 1e24
+    return {
+        "status": solution.status,
+        "method": str(solution.method),
+        "log_evidence": float(solution.log_evidence) + constant,
+        "mismatch": float(solution.mismatch),
+        "sweeps": int(solution.sweeps),
+        "residuals": np.asarray(solution.residuals),
+        "seconds": seconds,
+        "history": history,
+        "sites": np.array(solution.sites[0][:rows]),
+        "loo_log_predictive": loo,
+        "latent_mean": mean,
+        "latent_variance": variance,
+    }
 
 
 @float64
-def at_zero(factor: Factor, data: Any) -> np.ndarray:
+def log_likelihood_at_zero(factor: Factor, data: Any) -> np.ndarray:
     """log likelihood of every row for a latent at 0: the limit of ever narrower ones, ½ for a step."""
     cavity = jnp.array([0.0, POINT])
     return np.asarray(jax.vmap(lambda own: factor.tilted(Gaussian(), cavity, own, 1.0).log_z)(data))
-
-
-#: fields of an account that are arrays, and those that go into a header
-ARRAYS = ("residuals", "sites", "loo_log_predictive", "mean", "variance")
-NUMBERS = ("method", "log_evidence", "mismatch", "sweeps", "seconds", "history")
-
-
-def account_state(account: FitResult) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """(header, arrays) from which `account_from_state` rebuilds the account; infinities are kept as text."""
-    header = {name: getattr(account, name) for name in NUMBERS}
-    header["mismatch"] = repr(account.mismatch)
-    return {**header, "status": str(account.status)}, {name: getattr(account, name) for name in ARRAYS}
-
-
-def account_from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> FitResult:
-    """The account that was stored."""
-    fields: dict[str, Any] = {name: header[name] for name in NUMBERS} | {name: arrays[name] for name in ARRAYS}
-    return FitResult(**fields | {"status": Status(header["status"]), "mismatch": float(header["mismatch"])})
-
-
-#: likelihoods that may be named in a file
-LIKELIHOODS = ("Step", "Probit", "Logistic", "Gaussian", "StudentT", "Poisson", "OrdinalProbit")
 
 
 def factor_spec(factor: Factor) -> dict[str, Any]:
@@ -138,16 +147,17 @@ def factor_spec(factor: Factor) -> dict[str, Any]:
     name = type(likelihood).__name__
     if name not in LIKELIHOODS or type(likelihood) is not getattr(factors, name):
         raise TypeError(
-            f"A machine with the likelihood {name} cannot be stored; those that can: {', '.join(LIKELIHOODS)}."
+            f"A model with the likelihood {name} cannot be stored; those that can: {', '.join(LIKELIHOODS)}."
         )
     values = {f.name: getattr(likelihood, f.name) for f in dataclasses.fields(likelihood)}  # type: ignore[arg-type]
     return {"class": name, **{key: np.asarray(value).tolist() for key, value in values.items()}}
 
 
 def factor_from_spec(spec: dict[str, Any]) -> Factor:
-    """The likelihood of a spec; only those of this library."""
-    given = dict(spec)
-    name = given.pop("class", None)
+    """The likelihood of a spec, its vectors, lists in JSON, arrays again; only likelihoods of this library."""
+    name = spec.get("class")
     if name not in LIKELIHOODS:
         raise ValueError(f"There is no likelihood {name!r}; there are {', '.join(LIKELIHOODS)}.")
+    given = {key: np.asarray(value, float) if isinstance(value, list) else value for key, value in spec.items()}
+    del given["class"]
     return getattr(factors, name)(**given)

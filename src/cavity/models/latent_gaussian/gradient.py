@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.inference.problem import Problem
 from cavity.kernels.basis import Spanned
-from cavity.models.latent_gaussian.parameters import unpack
+from cavity.models.latent_gaussian.hyperparameters import unpack_likelihood
 from cavity.posteriors.dense_algebra import information
 
 
@@ -55,7 +55,7 @@ def likelihood_gradient(
     cavity = jnp.where(held[:, None], local - power * sites, local)
 
     def total(vector: jax.Array) -> jax.Array:
-        factor: Factor = unpack(group.factor, free, vector)
+        factor: Factor = unpack_likelihood(group.factor, free, vector)
 
         def log_z(cavity: jax.Array, data: Any) -> jax.Array:
             key = jax.random.key(0)

@@ -1,24 +1,37 @@
-"""What a search over a kernel and a likelihood moves, as one vector: theta, the likelihood's free ones, what else."""
+"""What an evidence search moves, as one vector: parameters of the prior and of the likelihood, and further numbers."""
 
 import dataclasses
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.models.latent_gaussian.parameters import bounds, log_prior, pack
+from cavity.factors.wrapper import SiteWrapper
+
+#: bounds of positive parameters, searched by their logarithm
+BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 1e5), "df": (1.0, 100.0)}
+#: thresholds are searched by the first one and the logarithms of the gaps
+FIRST, GAPS = (-100.0, 100.0), (np.log(1e-4), np.log(1e3))
 
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
-    """kernel, term: where the search starts. free: parameters of the likelihood that it moves.
+    """The vector of a search is (theta, free parameters of the likelihood, others).
 
-    deviations: of a normal prior on the kernel's theta around its start, one a number; None or infinite: flat.
-    others: further numbers, all in [0, 1], that come last and have a flat prior.
+    Attributes:
+        theta: logarithms of the prior's parameters, where the search starts.
+        theta_bounds: a row (low, high) for each of them.
+        factor: the likelihood, with the parameters the search starts from.
+        free: names of the likelihood's parameters that the search moves.
+        deviations: of a normal prior on theta around its start, one a number; None or infinite: flat.
+        others: further numbers, all in [0, 1], with a flat prior.
     """
 
-    kernel: Any
-    term: Factor
+    theta: np.ndarray
+    theta_bounds: np.ndarray
+    factor: Factor
     free: tuple[str, ...]
     deviations: Any = None
     others: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
@@ -26,25 +39,103 @@ class Hyperparameters:
     @property
     def start(self) -> np.ndarray:
         """The vector of where the search starts."""
-        return np.concatenate([self.kernel.theta, pack(self.term, self.free), self.others])
+        return np.concatenate([self.theta, pack_likelihood(self.factor, self.free), self.others])
 
     @property
     def limits(self) -> np.ndarray:
         """A row (low, high) for each number of the vector."""
-        return np.concatenate(
-            [self.kernel.bounds, bounds(self.term, self.free), np.tile([0.0, 1.0], (self.others.size, 1))]
-        )
+        shares = np.tile([0.0, 1.0], (self.others.size, 1))
+        return np.concatenate([self.theta_bounds, likelihood_bounds(self.factor, self.free), shares])
 
     def split(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(theta, the likelihood's, the others) of a vector."""
-        theta = self.kernel.theta.size
-        own, likelihood, others = np.split(vector, [theta, vector.size - self.others.size])
-        return own, likelihood, others
+        theta, likelihood, others = np.split(vector, [self.theta.size, vector.size - self.others.size])
+        return theta, likelihood, others
+
+    def likelihood(self, vector: np.ndarray) -> Factor:
+        """The likelihood at a vector, its parameters plain numbers."""
+        return as_numbers(unpack_likelihood(self.factor, self.free, self.split(vector)[1]))
 
     def log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Log density of a vector up to a constant, and its gradient."""
-        own, likelihood, others = self.split(vector)
-        value, gradient = log_prior(self.term, self.free, likelihood)
-        wide = np.full(own.size, np.inf) if self.deviations is None else np.asarray(self.deviations, float)
-        away = (own - self.kernel.theta) / wide
+        theta, likelihood, others = self.split(vector)
+        value, gradient = log_prior(self.factor, self.free, likelihood)
+        wide = np.full(theta.size, np.inf) if self.deviations is None else np.asarray(self.deviations, float)
+        away = (theta - self.theta) / wide
         return value - 0.5 * float(away @ away), np.concatenate([-away / wide, gradient, np.zeros(others.size)])
+
+
+def inner(factor: Factor) -> Any:
+    """The likelihood itself, without the weights of samples and the residuals of a basis around it."""
+    return inner(factor.factor) if isinstance(factor, SiteWrapper) else factor
+
+
+def with_inner(factor: Factor, likelihood: Factor) -> Factor:
+    """The factor with another likelihood inside."""
+    if not isinstance(factor, SiteWrapper):
+        return likelihood
+    return dataclasses.replace(factor, factor=with_inner(factor.factor, likelihood))  # type: ignore[type-var]
+
+
+def check_free(factor: Factor, free: tuple[str, ...]) -> None:
+    """Refuse names the likelihood does not have or the search does not know."""
+    for name in free:
+        if not hasattr(inner(factor), name) or name not in (*BOUNDS, "thresholds"):
+            raise ValueError(f"{type(inner(factor)).__name__} has no parameter {name!r} that can be learned.")
+
+
+def pack_likelihood(factor: Factor, free: tuple[str, ...]) -> np.ndarray:
+    """The free parameters of the likelihood as a vector."""
+    parts = [np.zeros(0)]
+    for name in free:
+        value = np.atleast_1d(np.asarray(getattr(inner(factor), name), float))
+        if name == "thresholds":
+            parts.append(np.concatenate([value[:1], np.log(np.diff(value))]))
+        else:
+            parts.append(np.log(np.clip(value, *BOUNDS[name])))
+    return np.concatenate(parts)
+
+
+def likelihood_bounds(factor: Factor, free: tuple[str, ...]) -> np.ndarray:
+    """A row (low, high) for each number of `pack_likelihood`."""
+    rows: list[tuple[float, float]] = []
+    for name in free:
+        if name == "thresholds":
+            rows += [FIRST] + [GAPS] * (np.size(getattr(inner(factor), name)) - 1)
+        else:
+            low, high = BOUNDS[name]
+            rows += [(float(np.log(low)), float(np.log(high)))]
+    return np.asarray(rows, float).reshape(-1, 2)
+
+
+def unpack_likelihood(factor: Factor, free: tuple[str, ...], vector: Any) -> Factor:
+    """The factor with its free parameters read from a vector, which may be traced."""
+    changes, start = {}, 0
+    for name in free:
+        if name == "thresholds":
+            size = np.size(getattr(inner(factor), name))
+            gaps = jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.exp(vector[start + 1 : start + size]))])
+            changes[name], start = vector[start] + gaps, start + size
+        else:
+            changes[name], start = jnp.exp(vector[start]), start + 1
+    return with_inner(factor, dataclasses.replace(inner(factor), **changes))
+
+
+def log_prior(factor: Factor, free: tuple[str, ...], vector: np.ndarray) -> tuple[float, np.ndarray]:
+    """Log density of the free parameters, up to a constant, and its gradient: 1 − 2ε for label noise ε, flat else.
+
+    Few data explain any labels as noise, ε near ½; the prior says that most labels are right.
+    """
+    value, gradient, start = 0.0, np.zeros(np.size(vector)), 0
+    for name in free:
+        if name == "label_noise":
+            noise = float(np.exp(vector[start]))
+            value += float(np.log1p(-2.0 * noise))
+            gradient[start] = -2.0 * noise / (1.0 - 2.0 * noise)
+        start += np.size(getattr(inner(factor), name))
+    return value, gradient
+
+
+def as_numbers(factor: Factor) -> Factor:
+    """The factor with its parameters as plain numbers, or arrays where they are vectors."""
+    return jax.tree.map(lambda leaf: float(leaf) if np.ndim(leaf) == 0 else np.asarray(leaf, float), factor)

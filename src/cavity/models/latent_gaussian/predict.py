@@ -5,12 +5,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64, to_numpy
 from cavity._core.pytrees import register
+from cavity.factors.base import Factor
+from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import Problem
 from cavity.inference.solution import ModelSolution, Solution
+from cavity.models.latent_gaussian.padding import bucket, padded
 from cavity.posteriors.dense_algebra import response
 
 
@@ -143,3 +147,34 @@ def observed(solution: Solution, latent: Latent) -> dict[str, Any]:
     """Latent mean and variance, with what the likelihood predicts from them where it says so."""
     factor = solution.problem.groups[0].factor
     return {"latent_mean": latent.mean, "latent_variance": latent.variance, **factor.predict(*latent)}
+
+
+@float64
+def factor_predictions(factor: Factor, mean: np.ndarray, variance: np.ndarray) -> dict[str, np.ndarray]:
+    """What the likelihood makes of latents, padded to few sizes so that few are compiled."""
+    size = bucket(len(mean))
+    found = compiled_prediction(factor, padded(mean, size), padded(variance, size))
+    return {name: np.asarray(values)[: len(mean)] for name, values in found.items()}
+
+
+@jax.jit
+def compiled_prediction(factor: Any, mean: jax.Array, variance: jax.Array) -> dict[str, jax.Array]:
+    return factor.predict(mean, variance)
+
+
+@float64
+def log_predictive(factor: Factor, cavities: np.ndarray, data: np.ndarray) -> Any:
+    """log ∫ t(f; y) cavity(f) df, a cavity (ν, τ) and a y per row; −∞ where the cavity is improper."""
+    proper = cavities[:, 1] > 0
+    safe = np.where(proper[:, None], cavities, [0.0, 1.0])
+    size = bucket(len(data))
+    found = np.asarray(compiled_log_z(factor, padded(safe, size), padded(np.asarray(data, float), size)))
+    return np.where(proper, found[: len(data)], -np.inf)
+
+
+@jax.jit
+def compiled_log_z(factor: Factor, cavities: jax.Array, data: jax.Array) -> jax.Array:
+    def log_z(cavity: jax.Array, datum: jax.Array) -> jax.Array:
+        return factor.tilted(Gaussian(), cavity, datum, 1.0).log_z
+
+    return jax.vmap(log_z)(cavities, data)

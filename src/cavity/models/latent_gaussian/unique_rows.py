@@ -1,8 +1,8 @@
 """Weighted rows as sites: equal observations become one site, in an order that does not depend on how they came.
 
-A row of weight w stands for t^w. Rows that agree in inputs and label are one site of weight W = Σ w, held as ⌈W⌉ copies
-of t^(W/⌈W⌉). So a weight of 2 is the row written twice, a weight of 0 the row left out, and a permutation changes
-nothing.
+A row of weight w stands for t^w. Rows that agree in inputs and label are one site of weight W = Σ w, which is ⌈W⌉ equal
+factors t^(W/⌈W⌉), its multiplicity. So a weight of 2 is the row written twice, a weight of 0 the row left out, and a
+permutation changes nothing.
 """
 
 from typing import Any, NamedTuple
@@ -18,59 +18,53 @@ ROUNDING = 1e-12
 class UniqueRows(NamedTuple):
     """Sites made of rows.
 
-    X, y: inputs and label of every site, sorted by the inputs, then the label.
-    copies: how many equal factors a site stands for, whole numbers from 1.
-    exponents: the power in (0, 1] of each of these factors; None where all are 1.
-    site: for every row handed in the number of its site, −1 where its weight is 0.
+    Attributes:
+        X: inputs of every site, sorted by the inputs, then the label.
+        y: label of every site.
+        sample_weight: total weight of every site, above 0; whole where it is so but for rounding.
+        site: for every row handed in the number of its site, −1 where its weight is 0.
     """
 
     X: np.ndarray
     y: np.ndarray
-    copies: np.ndarray
-    exponents: np.ndarray | None
+    sample_weight: np.ndarray
     site: np.ndarray
 
-    @property
-    def weights(self) -> np.ndarray:
-        """Total weight of every site."""
-        return self.copies * (1.0 if self.exponents is None else self.exponents)
 
-
-def unique_rows(X: Any, y: Any, weights: Any = None) -> UniqueRows:
+def unique_rows(X: Any, y: Any, sample_weight: Any = None) -> UniqueRows:
     """The sites of weighted rows.
 
     Args:
-        X: (n, d), one observation a row.
+        X: (n, d), one observation per row.
         y: (n,) numbers: labels, counts or measurements.
-        weights: (n,), not negative, not all zero; 1 each by default.
+        sample_weight: (n,), not negative, not all zero; 1 each by default.
     """
     rows = checks.array("X", X, (2,)) + 0.0  # −0 and 0 are one number; the sum makes them one
     labels = checks.array("y", y, (1,)) + 0.0
     if len(labels) != len(rows):
         raise ValueError(f"y must have one entry a row of X, {len(rows)}; found {len(labels)}.")
-    amount = np.ones(len(rows)) if weights is None else checks.array("weights", weights, (1,))
-    if len(amount) != len(rows):
-        raise ValueError(f"weights must have one entry a row of X, {len(rows)}; found {len(amount)}.")
-    if (amount < 0).any():
-        raise ValueError(f"weights must not be negative; found {amount.min()}.")
-    kept = np.flatnonzero(amount > 0)
+    weights = np.ones(len(rows)) if sample_weight is None else checks.array("sample_weight", sample_weight, (1,))
+    if len(weights) != len(rows):
+        raise ValueError(f"sample_weight must have one entry per row of X, {len(rows)}; found {len(weights)}.")
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight must not be negative; found {weights.min()}.")
+    kept = np.flatnonzero(weights > 0)
     if kept.size == 0:
-        raise ValueError("weights are all zero: no row is left.")
-    order = kept[canonical_order(rows[kept], labels[kept], amount[kept])]
+        raise ValueError("sample_weight is zero in every row: no row is left.")
+    order = kept[canonical_order(rows[kept], labels[kept], weights[kept])]
     rows, labels = rows[order], labels[order]
     first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1) | (labels[1:] != labels[:-1]))
     # Equal rows come in the order of their weights, so that their sum is rounded alike whatever order they came in.
-    total = np.add.reduceat(amount[order], np.flatnonzero(first))
-    copies, exponents = split(total)
-    site = np.full(len(amount), -1)
+    total = without_rounding(np.add.reduceat(weights[order], np.flatnonzero(first)))
+    site = np.full(len(weights), -1)
     site[order] = np.cumsum(first) - 1
-    return UniqueRows(rows[first], labels[first], copies, exponents, site)
+    return UniqueRows(rows[first], labels[first], total, site)
 
 
 def canonical_order(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rows sorted by their columns from the first, then by label, then by weight.
 
-    Most rows are told apart by a few columns, so these are tried first: a sort costs as much a column.
+    Most rows are told apart by a few columns, so these are tried first: the cost of a sort is per column.
     """
     columns = 1
     while columns < rows.shape[1]:
@@ -82,9 +76,21 @@ def canonical_order(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -
     return np.lexsort((weights, labels, *rows.T[::-1]))
 
 
-def split(total: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """(copies, exponents) of total weights."""
+def without_rounding(total: np.ndarray) -> np.ndarray:
+    """Sums of weights, whole where they are so but for rounding."""
     nearest = np.maximum(np.round(total), 1.0)
-    whole = np.abs(total - nearest) <= ROUNDING * nearest
-    copies = np.where(whole, nearest, np.ceil(total))
-    return copies, None if whole.all() else np.where(whole, 1.0, total / copies)
+    return np.where(np.abs(total - nearest) <= ROUNDING * nearest, nearest, total)
+
+
+def split_weights(sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """(multiplicity, exponents) of weights W ≥ 0: ⌈W⌉ factors t^(W/⌈W⌉), and no factor where W is 0.
+
+    Returns:
+        The whole numbers ⌈W⌉, and the powers in (0, 1]; None where all powers are 1.
+    """
+    total = np.asarray(sample_weight, float)
+    total = np.where(total > 0, without_rounding(total), 0.0)
+    multiplicity = np.ceil(total)
+    if (multiplicity == total).all():
+        return multiplicity, None
+    return multiplicity, np.where(multiplicity > 0, total / np.where(multiplicity > 0, multiplicity, 1.0), 1.0)

@@ -9,7 +9,6 @@ import numpy as np
 
 from cavity._core.checks import LARGEST
 from cavity.kernels.basis import Spanned
-from cavity.models.latent_gaussian.unique_rows import split
 from cavity.models.streaming.sources import Piece, Source
 
 #: rows of a chunk, more where there are many features: the work on q must stay below that on the rows
@@ -32,13 +31,6 @@ class Chunk(NamedTuple):
     def data(self, model: int) -> Any:
         """What a model observes, with the residuals where there are any."""
         return self.y[model] if self.residual is None else (self.y[model], self.residual)
-
-    def split(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """(copies, exponents) of the rows: w copies, or ⌈w⌉ of a power, and none of what weighs nothing."""
-        if (self.weights == 1.0).all():
-            return self.weights, None
-        copies, exponents = split(np.where(self.weights > 0, self.weights, 1.0))
-        return np.where(self.weights > 0, copies, 0.0), exponents
 
     def checksum(self) -> float:
         """A number that other rows, or these in another order, would not have."""

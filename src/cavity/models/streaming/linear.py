@@ -15,9 +15,8 @@ from cavity.inference.methods import ADF, Method, Sweeps
 from cavity.inference.status import Status
 from cavity.models.latent_gaussian.build import weight_precision
 from cavity.models.latent_gaussian.evidence_search import rule_of
-from cavity.models.latent_gaussian.fit_result import FitResult
 from cavity.models.latent_gaussian.linear_model import LinearModel
-from cavity.models.latent_gaussian.parameters import as_numbers
+from cavity.models.latent_gaussian.hyperparameters import as_numbers
 from cavity.models.streaming.chunks import ChunkReader
 from cavity.models.streaming.pass_state import PassState
 from cavity.models.streaming.run import CheckpointOptions, StreamProgress, StreamRun
@@ -136,26 +135,19 @@ def linear_model(run: StreamRun, state: PassState, variance: np.ndarray) -> Line
     q, prior = total.q(), run.prior.q()
     ended = state.stage == "done"
     largest = state.residuals[-1] if state.residuals else float(state.totals.counts.largest)
-    account = FitResult(
+    return LinearModel(
         status=Status.INTERRUPTED if run.interrupted and not ended else state.status,
         method=str(run.method),
         log_evidence=float(q.log_partition - prior.log_partition + total.log_scale) + state.constant,
         mismatch=state.mismatch if ended else largest,
         sweeps=state.sweeps,
         residuals=np.array(state.residuals),
-        sites=np.zeros((0, 2)),
-        loo_log_predictive=np.zeros(0),
-        mean=np.zeros(0),
-        variance=np.zeros(0),
         history=list(state.history),
         seconds=run.cursor.seconds,
-    )
-    return LinearModel(
         mean=np.array(q.mean[:d]),
         covariance=np.array(q.covariance[:d, :d]),
         shift=np.array(total.shift[:d]),
         precision=np.array(total.precision[:d, :d]),
         factor=run.factor,
         prior_variance=variance,
-        account=account,
     )

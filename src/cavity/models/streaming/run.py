@@ -11,7 +11,7 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.assembly import LinearRows
 from cavity.models.latent_gaussian.padding import bucket, padded_with_zeros
 from cavity.models.streaming import checkpoint
 from cavity.models.streaming.chunks import Chunk, ChunkReader
@@ -159,14 +159,13 @@ class StreamRun:
         """Every model sweeps over a chunk or measures it."""
         cursor, length = self.cursor, len(chunk.X)
         start = chunk.number * self.reader.size
-        copies, exponents = chunk.split()
         old = self.store.read(cursor.sweep, chunk.number, length)
         new: dict[int, jax.Array] = {}
         states = list(cursor.states)
         for number, state in enumerate(cursor.states):
             if state.stage == "done":
                 continue
-            rows = Rows.of(chunk.X, chunk.data(number), copies, exponents, self.factor, self.padded)
+            rows = LinearRows.of(chunk.X, chunk.data(number), self.factor, chunk.weights, self.padded)
             schedule = state.schedule(self.method, start if cursor.rows is None else cursor.rows, self.d)
             method = dataclasses.replace(self.compiled, schedule=schedule)
             key = jax.random.fold_in(self.key, chunk.number) if schedule.random else self.key

@@ -18,8 +18,8 @@ import numpy as np
 from cavity.inference import stepping
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.fit_result import at_zero
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.fit_result import log_likelihood_at_zero
+from cavity.models.latent_gaussian.assembly import LinearRows
 from cavity.models.latent_gaussian.padding import feature_bucket
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior, Weights, weights
 
@@ -88,18 +88,19 @@ def natural_sums(rows: jax.Array, sites: jax.Array) -> tuple[jax.Array, jax.Arra
     return rows.T @ nu, rows.T @ (tau[:, None] * rows)
 
 
-def shard_problem(rows: Rows) -> Problem:
+def shard_problem(rows: LinearRows) -> Problem:
     """The rows of a shard as the programs below take them, which put the rest in the place of the prior."""
     # NumPy arrays: compiled programs take them over sooner than anything else would.
     table: Any = rows.X
     blank: Any = np.zeros(0)
-    return Problem(WeightPrior(table, blank, blank), (rows.group(rows.term),), ShardGaussian())
+    return Problem(WeightPrior(table, blank, blank), (rows.group(),), ShardGaussian())
 
 
-def constant_log_likelihood(rows: Rows) -> float:
+def constant_log_likelihood(rows: LinearRows) -> float:
     """log p(y | 0) of the rows without features: they have no site, their latent is 0 whatever the weights."""
     (fixed,) = np.nonzero(rows.left_out)
-    return float(rows.left_out[fixed] @ at_zero(rows.term, rows.data)[fixed]) if fixed.size else 0.0
+    known = log_likelihood_at_zero(rows.factor, rows.data) if fixed.size else np.zeros(0)
+    return float(rows.left_out[fixed] @ known[fixed])
 
 
 def own_sums(problem: Problem, sites: jax.Array) -> NaturalSums:

@@ -1,5 +1,6 @@
 """Sparse Gaussian processes fitted to a stream: a basis turns every row into features, the rest is a linear model."""
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,9 @@ from cavity.factors.convolved import GaussianConvolved
 from cavity.inference.methods import Method
 from cavity.kernels import Basis, Kernel
 from cavity.kernels.basis import Spanned
+from cavity.models.latent_gaussian.fit_result import FitResult
 from cavity.models.latent_gaussian.padding import bucket, padded
-from cavity.models.latent_gaussian.parameters import as_numbers
+from cavity.models.latent_gaussian.hyperparameters import as_numbers
 from cavity.models.latent_gaussian.sparse_gp import SparseGP
 from cavity.models.streaming.chunks import ChunkReader
 from cavity.models.streaming.linear import checkpoint_options, linear_model, run_stream
@@ -74,6 +76,7 @@ def stream_sparse_gps(
     models = []
     for state in run.cursor.states:
         linear = linear_model(run, state, np.ones(1))
-        carried = (linear.mean, linear.covariance, np.zeros(0), linear.account)
-        models.append(SparseGP(kernel, basis, likelihood, *carried))
+        kept: dict[str, Any] = {field.name: getattr(linear, field.name) for field in dataclasses.fields(FitResult)}
+        kept |= {"factor": likelihood, "weight_mean": linear.mean, "weight_covariance": linear.covariance}
+        models.append(SparseGP(kernel=kernel, basis=basis, residual=np.zeros(0), **kept))
     return models, reader

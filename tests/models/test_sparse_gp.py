@@ -10,9 +10,9 @@ import cavity as cv
 from cavity.inference import _loop
 from cavity.kernels import RBF, Constant, InducingInputs, Linear, RandomFeatures
 from cavity.kernels import from_spec as kernel_from_spec
-from cavity.models.latent_gaussian import SparseGP, fit_sparse_gp
+from cavity.models.latent_gaussian import SparseGP, evidence_search, fit_sparse_gp
 from cavity.models.latent_gaussian.gradient import covariance_gradient
-from cavity.models.latent_gaussian.parameters import as_numbers, unpack
+from cavity.models.latent_gaussian.hyperparameters import as_numbers, unpack_likelihood
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(30, 2))
@@ -29,7 +29,7 @@ def fit(vector=None, **changes):
     if vector is not None:
         size = KERNEL.theta.size
         known["kernel"] = KERNEL.with_theta(vector[:size])
-        known["factor"] = as_numbers(unpack(FACTOR, FREE, vector[size : size + 1]))
+        known["factor"] = as_numbers(unpack_likelihood(FACTOR, FREE, vector[size : size + 1]))
         if vector.size > size + 1:
             known["basis"] = InducingInputs(vector[size + 1 :].reshape(-1, 2))
     return fit_sparse_gp(X, Y, **{**known, **changes})
@@ -46,9 +46,9 @@ def first_evaluation(monkeypatch, **changes):
         seen.append(evaluation)
         raise Enough
 
-    monkeypatch.setattr("cavity.models.latent_gaussian.evidence_search.SEARCH_TOL", 1e-10)
+    monkeypatch.setattr(evidence_search, "SEARCH_TOL", 1e-10)
     with pytest.raises(Enough):
-        fit(optimize=True, free=FREE, progress=first, **changes)
+        fit(optimize=True, free=FREE, search_callback=first, **changes)
     return seen[0]
 
 
@@ -109,7 +109,7 @@ def test_the_search_climbs_and_moves_the_inducing_inputs():
 def test_folds_share_a_program_and_padding_changes_nothing():
     fit_sparse_gp(X[:29], Y[:29], kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False)
     before = _loop.advance_in_place._cache_size()
-    machine = fit(copies=np.where(np.arange(30) < 20, 1.0, 0.0), method=None)
+    machine = fit(sample_weight=np.where(np.arange(30) < 20, 1.0, 0.0), method=None)
     part = fit_sparse_gp(X[:20], Y[:20], kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False)
     assert _loop.advance_in_place._cache_size() == before
     assert machine.log_evidence == pytest.approx(part.log_evidence, abs=1e-8)
@@ -120,7 +120,7 @@ def test_copies_are_observations_with_residuals_of_their_own():
     twice = fit_sparse_gp(
         np.vstack([X, X]), np.append(Y, Y), kernel=KERNEL, factor=FACTOR, basis=InducingInputs(Z), optimize=False
     )
-    copied = fit(copies=np.full(30, 2.0), method=None)
+    copied = fit(sample_weight=np.full(30, 2.0), method=None)
     assert copied.log_evidence == pytest.approx(twice.log_evidence, abs=1e-7)
     np.testing.assert_allclose(copied.cavities(), twice.cavities()[:30], rtol=1e-5, atol=1e-6)
 

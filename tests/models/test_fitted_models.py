@@ -11,17 +11,10 @@ from cavity.inference import _loop
 from cavity.kernels import RBF, Constant, Linear
 from cavity.kernels import from_spec as kernel_from_spec
 from cavity.kernels.base import compiled_matrix, compiled_pullback
-from cavity.models.latent_gaussian import (
-    ExactGP,
-    LinearModel,
-    absorb_rows,
-    fit_exact_gp,
-    fit_linear_model,
-    refine,
-)
-from cavity.models.latent_gaussian.evidence_search import Search, maximise
+from cavity.models.latent_gaussian import ExactGP, LinearModel, evidence_search, fit_exact_gp, fit_linear_model
+from cavity.models.latent_gaussian.evidence_search import EvidenceSearch, maximise
+from cavity.models.latent_gaussian.hyperparameters import as_numbers, log_prior, unpack_likelihood
 from cavity.models.latent_gaussian.padding import bucket, feature_bucket
-from cavity.models.latent_gaussian.parameters import as_numbers, log_prior, unpack
 
 
 def labels(seed, n=40, flips=0.1):
@@ -53,7 +46,7 @@ def test_evidence_gradients_equal_differences(name, monkeypatch):
 
     def evidence(vector):
         own = kernel.with_theta(vector[: kernel.theta.size])
-        term = as_numbers(unpack(factor, free, vector[kernel.theta.size :]))
+        term = as_numbers(unpack_likelihood(factor, free, vector[kernel.theta.size :]))
         machine = fit_exact_gp(X, y, kernel=own, factor=term, method=method, optimize=False)
         assert machine.converged
         return machine.log_evidence
@@ -66,9 +59,9 @@ def test_evidence_gradients_equal_differences(name, monkeypatch):
         raise Enough
 
     # The search runs at its own, wider tolerance; the gradient is compared at the method's.
-    monkeypatch.setattr("cavity.models.latent_gaussian.evidence_search.SEARCH_TOL", 1e-9)
+    monkeypatch.setattr(evidence_search, "SEARCH_TOL", 1e-9)
     with pytest.raises(Enough):
-        fit_exact_gp(X, y, kernel=kernel, factor=factor, free=free, method=method, progress=first)
+        fit_exact_gp(X, y, kernel=kernel, factor=factor, free=free, method=method, search_callback=first)
     point, gradient = seen[0].vector, seen[0].gradient
     for i in range(point.size):
         step = np.zeros(point.size)
@@ -87,7 +80,7 @@ def test_linear_machine_gradients_equal_differences():
         factor=cv.factors.Probit(0.05),
         optimize=True,
         free=("prior_variance", "label_noise"),
-        progress=seen.append,
+        search_callback=seen.append,
     )
     point, gradient = seen[0].vector, seen[0].gradient
 
@@ -114,7 +107,7 @@ def test_padding_changes_nothing_and_folds_share_a_program():
         machine = fit_exact_gp(X[:n], y[:n], kernel=kernel, factor=factor, optimize=False)
         reference = rank_one_ep.rank_one_ep(np.asarray(kernel(X[:n])), rank_one_ep.probit(y[:n], 0.0))
         assert machine.log_evidence == pytest.approx(reference.log_evidence, abs=1e-8)
-        np.testing.assert_allclose(machine.mean, reference.mean, atol=1e-7)
+        np.testing.assert_allclose(machine.latent_mean, reference.mean, atol=1e-7)
         np.testing.assert_allclose(machine.loo_log_predictive, reference.loo_log_z, atol=1e-7)
     assert _loop.advance_in_place._cache_size() - before <= 1
 
@@ -150,25 +143,25 @@ def test_prediction_at_the_training_points_and_far_away():
     X, y = labels(4)
     machine = fit_exact_gp(X, y, kernel=RBF(1.0), factor=cv.factors.Probit(0.1), optimize=False)
     mean, variance = machine.latent(X)
-    np.testing.assert_allclose(mean, machine.mean, atol=1e-9)
-    np.testing.assert_allclose(variance, machine.variance, atol=1e-9)
+    np.testing.assert_allclose(mean, machine.latent_mean, atol=1e-9)
+    np.testing.assert_allclose(variance, machine.latent_variance, atol=1e-9)
     mean, variance = machine.latent(X + 1e3)
     np.testing.assert_allclose(mean, 0.0, atol=1e-12)
     np.testing.assert_allclose(variance, 1.0, atol=1e-12)
     draws = to_numpy(machine.sample(X[:3], jax.random.key(0), 40_000))
-    np.testing.assert_allclose(draws.mean(axis=0), machine.mean[:3], atol=0.02)
-    np.testing.assert_allclose(draws.var(axis=0), machine.variance[:3], rtol=0.05)
+    np.testing.assert_allclose(draws.mean(axis=0), machine.latent_mean[:3], atol=0.02)
+    np.testing.assert_allclose(draws.var(axis=0), machine.latent_variance[:3], rtol=0.05)
 
 
 def test_fractional_weights_are_powers_of_the_likelihood():
     X, y = labels(5, n=12)
     kernel = RBF(1.0)
     halves = fit_exact_gp(
-        X, y, kernel=kernel, factor=cv.factors.Gaussian(0.5), exponents=np.full(12, 0.5), optimize=False
+        X, y, kernel=kernel, factor=cv.factors.Gaussian(0.5), sample_weight=np.full(12, 0.5), optimize=False
     )
     # N(y; f, v)^½ is N(y; f, 2v) times a constant: exact
     wide = fit_exact_gp(X, y, kernel=kernel, factor=cv.factors.Gaussian(1.0), optimize=False)
-    np.testing.assert_allclose(halves.mean, wide.mean, atol=1e-9)
+    np.testing.assert_allclose(halves.latent_mean, wide.latent_mean, atol=1e-9)
     constant = 12 * (-0.25 * np.log(2 * np.pi * 0.5) + 0.5 * np.log(2 * np.pi * 1.0))
     assert halves.log_evidence == pytest.approx(wide.log_evidence + constant, abs=1e-9)
 
@@ -192,16 +185,16 @@ def test_streaming_is_one_pass_and_refining_is_ep():
     factor = cv.factors.Probit(0.05)
     whole = fit_linear_model(X, y, factor=factor, method=cv.ADF())
     machine = fit_linear_model(X[:30], y[:30], factor=factor, method=cv.ADF())
-    machine = absorb_rows(machine, X[30:], y[30:])
+    machine = machine.absorb(X[30:], y[30:])
     np.testing.assert_allclose(machine.mean, whole.mean, atol=1e-10)
     assert machine.log_evidence == pytest.approx(whole.log_evidence, abs=1e-9)
-    refined = refine(whole, X, y)
+    refined = whole.refine(X, y)
     direct = fit_linear_model(X, y, factor=factor)
     assert refined.converged
     np.testing.assert_allclose(refined.mean, direct.mean, atol=1e-7)
     assert refined.log_evidence == pytest.approx(direct.log_evidence, abs=1e-8)
-    with pytest.raises(ValueError, match="60 rows the machine has seen"):
-        refine(whole, X[:5], y[:5])
+    with pytest.raises(ValueError, match="60 rows the model has seen"):
+        whole.refine(X[:5], y[:5])
 
 
 def test_state_round_trip():
@@ -226,7 +219,7 @@ def test_the_prior_of_label_noise_has_its_own_gradient():
     assert gradient[0] == pytest.approx((high - low) / (2 * step), rel=1e-6)
 
 
-class Fake(Search):
+class Fake(EvidenceSearch):
     """A search of a parabola with its top at (1, −½), where runs converge only below a limit."""
 
     limit = np.inf
