@@ -61,9 +61,13 @@ class LatentGaussianEstimator(BaseEstimator):
     def _predictions(self, X: Any) -> list[dict[str, np.ndarray]]:
         """For every model what its likelihood predicts at the rows of X."""
         rows = self._checked(X)
-        parts = [self._features(rows[start : start + CHUNK]) for start in range(0, rows.shape[0], CHUNK)]
-        found = [[model.predict(part) for part in parts] for model in self.models_]
-        return [{name: np.concatenate([part[name] for part in own]) for name in own[0]} for own in found]
+        found: list[dict[str, list[np.ndarray]]] = [{} for _ in self.models_]
+        for start in range(0, rows.shape[0], CHUNK):
+            features = self._features(rows[start : start + CHUNK])
+            for model, own in zip(self.models_, found, strict=True):
+                for name, values in model.predict(features).items():
+                    own.setdefault(name, []).append(values)
+        return [{name: np.concatenate(parts) for name, parts in own.items()} for own in found]
 
     def _input_checks(self) -> dict[str, Any]:
         """What `validate_data` is told about X."""

@@ -32,14 +32,15 @@ def without_bounds(instance: Any) -> Any:
     A value does not depend on them, but they are structure: compiled programs would be told apart by them, and the
     bounds of a kernel made for some data are like no others.
     """
-    changes = {}
+    bare = object.__new__(type(instance))  # what has been checked once is not checked again
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
         if dataclasses.is_dataclass(value):
-            changes[field.name] = without_bounds(value)
+            value = without_bounds(value)
         elif field.name.endswith("_bounds") and value != "fixed":
-            changes[field.name] = ANYWHERE
-    return dataclasses.replace(instance, **changes)
+            value = ANYWHERE
+        object.__setattr__(bare, field.name, value)
+    return bare
 
 
 def check_bounds(name: str, bounds: Any) -> Bounds:
