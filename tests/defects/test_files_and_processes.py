@@ -75,14 +75,14 @@ def model_file(tmp_path_factory):
 )
 def test_a_model_file_with_a_kernel_nested_too_deep_is_refused_in_a_sentence(model_file, tmp_path):
     kind, header, arrays = storage.load(model_file)
-    (machine,) = header["machines"]
-    term = machine["kernel"]["left"]
+    (model,) = header["models"]
+    term = model["kernel"]["left"]
     nested = term
     for _ in range(900):
         nested = {"class": "Sum", "left": nested, "right": term}
     path = tmp_path / "deep.npz"
     text = {"format": "cavity", "version": 1, "kind": kind, "library": cv.__version__, "arrays": list(arrays)}
-    machine["kernel"] = nested
+    model["kernel"] = nested
     header["params"]["kernel"] = {"kernel": nested}
     text = json.dumps({**text, "header": header}).encode()
     np.savez(path, **{"__cavity__": np.frombuffer(text, np.uint8), **arrays})

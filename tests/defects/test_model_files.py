@@ -112,7 +112,7 @@ def changed(path, target, header=None, **arrays):
 
 def of_noise(head):
     """Label noise 5."""
-    head["machines"][0]["factor"]["label_noise"] = 5.0
+    head["models"][0]["factor"]["label_noise"] = 5.0
 
 
 CHANGES = {

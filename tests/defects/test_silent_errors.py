@@ -26,7 +26,6 @@ def answered(call, *words):
 # ---------------------------------------------------------------- defect 2: pickled models
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 2: a pickled model comes back in float32")
 def test_a_pickled_regressor_predicts_the_same_bits():
     X, new = np.linspace(-3, 3, 60)[:, None], np.linspace(-4, 4, 21)[:, None]
     with jax.enable_x64(False):  # as users have it
@@ -36,7 +35,6 @@ def test_a_pickled_regressor_predicts_the_same_bits():
     np.testing.assert_array_equal(before, after)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 2: a pickled model comes back in float32")
 def test_a_pickled_classifier_predicts_the_same_bits():
     X, new = np.linspace(-3, 3, 60)[:, None], np.linspace(-4, 4, 21)[:, None]
     with jax.enable_x64(False):

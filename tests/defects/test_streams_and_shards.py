@@ -38,9 +38,9 @@ def machine(**changes):
 
 
 def streamed(batches, **changes):
-    """The account of a stream of rows."""
+    """The model of a stream of rows."""
     (found,), _ = stream_linear_models(batches, **{"factor": cv.factors.Probit(), **changes})
-    return found.account
+    return found
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 #: a kernel matrix may miss positive definiteness by this much of its largest entry, times n: rounding
 ROUNDING = 1e-12
 
+
 @float64
 def latent_gaussian(
     y: Any,

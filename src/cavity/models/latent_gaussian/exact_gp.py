@@ -82,6 +82,10 @@ class ExactGP(FitResult):
         sites = padded_with_zeros(self.sites, len(rows.X)) * multiplicity[:, None]
         return jnp.asarray(padded_with_zeros(self.alpha, len(rows.X))), *response(prior, jnp.asarray(sites))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is computed on demand: arrays of JAX lose their digits on the way through pickle."""
+        return {name: value for name, value in vars(self).items() if name != "response"}
+
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """(header, arrays): what a file holds."""
         header, arrays = super().state()
