@@ -91,7 +91,8 @@ def infer(
     """
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
-    assembled = problem.problem()
+    pad = getattr(problem, "padded_problem", None)
+    assembled, init = (problem.problem(), init) if pad is None else pad(init)
     method = Auto() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be made by Auto(), EP(), PowerEP(...) and the like; found {method!r}.")

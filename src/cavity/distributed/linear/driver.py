@@ -18,7 +18,7 @@ from cavity.distributed.worker_pool import WorkerPool
 from cavity.factors import Probit
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
-from cavity.models.latent_gaussian.build import weight_precision
+from cavity.models.latent_gaussian.covariance import weight_precision
 
 #: by how much prior and contributions may differ from q's natural parameters, relative to the largest of them
 BALANCE = 1e-10

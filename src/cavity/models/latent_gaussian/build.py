@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, is_far, is_traced
+from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor
 from cavity.factors.convolved import GaussianConvolved
 from cavity.families.gaussian import Gaussian
@@ -24,18 +24,16 @@ from cavity.models.latent_gaussian.assembly import (
     kernel_schedule,
     weight_schedule,
 )
-from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights, LatentGaussian
+from cavity.models.latent_gaussian.covariance import check_finite_rows, covariance_matrix, weight_precision
+from cavity.models.latent_gaussian.model import MOST_PADDED, LatentGaussian
+from cavity.models.latent_gaussian.padding import bucket, padded
+from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import default_moments
-from cavity.numerics.blocked import identity
-from cavity.numerics.linear import cholesky
 from cavity.posteriors.dense_algebra import KernelPrior
 from cavity.posteriors.dense_gaussian import DenseGaussian
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
-
-#: a kernel matrix may miss positive definiteness by this much of its largest entry, times n: rounding
-ROUNDING = 1e-12
 
 
 @float64
@@ -71,7 +69,7 @@ def latent_gaussian(
         raise TypeError(
             f"likelihood must be a factor such as cavity.factors.Probit(); found {type(likelihood).__name__}."
         )
-    data = jax.tree.map(observed, np.asarray(y) if isinstance(y, list) else y)
+    data = jax.tree.map(observation_array, np.asarray(y) if isinstance(y, list) else y)
     sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(data)}
     if len(sizes) != 1:
         raise ValueError(f"y must hold arrays of one length; found lengths {sorted(sizes)}.")
@@ -101,7 +99,8 @@ def latent_gaussian(
         if basis is not None:
             return spanned_problem(group, rows, kernel, basis)
         check_kernel_room(n)
-        prior = KernelPrior(covariance_matrix(kernel(rows), n, name="kernel(X)"))
+        k = kernel(rows) if runs_unpadded(rows) else np.asarray(kernel(padded(rows, bucket(n))))[:n, :n]
+        prior = KernelPrior(covariance_matrix(k, n, name="kernel(X)"))
         return LatentGaussian(prior, (group,), DenseGaussian(), kernel_schedule(n), prediction=FromKernel(kernel, rows))
     if basis is not None:
         raise ValueError("basis carries a process with a kernel: give X, kernel and basis.")
@@ -110,7 +109,7 @@ def latent_gaussian(
             f"X must not have rows of zeros only, where wᵀx is 0 whatever w; found row {int(empty.argmax())}."
         )
     precision = weight_precision(1.0 if prior_variance is None else prior_variance, rows.shape[1])
-    prior = WeightPrior(jnp.asarray(rows), jnp.zeros(rows.shape[1]), precision)
+    prior = WeightPrior(rows, jnp.zeros(rows.shape[1]), precision)
     return LatentGaussian(prior, (group,), WeightGaussian(), weight_schedule(*rows.shape), prediction=FromWeights())
 
 
@@ -125,7 +124,10 @@ def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -
             f"basis needs a likelihood that is integrated in closed form; {type(group.factor).__name__} has "
             f"{type(group.moments).__name__}."
         )
-    spanned = basis(kernel, rows)
+    n = len(rows)
+    spanned: Any = basis(kernel, rows if runs_unpadded(rows) else padded(rows, bucket(n)))
+    if not runs_unpadded(rows):
+        spanned = jax.tree.map(lambda part: np.asarray(part)[:n], spanned)
     if not is_traced(spanned):
         check_finite_rows("kernel(X)", spanned.rows)
         if (flat := ~np.asarray(spanned.rows).any(axis=1)).any():
@@ -139,76 +141,11 @@ def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -
     return LatentGaussian(prior, (group,), WeightGaussian(), schedule, prediction=FromBasis(kernel, basis))
 
 
-def check_finite_rows(name: str, rows: jax.Array) -> None:
-    """Refuse a kernel that overflows or has no Cholesky factor at the inducing inputs."""
-    if not bool(jnp.all(jnp.isfinite(rows))):
-        raise ValueError(f"{name} must be finite and positive semi-definite at the points of the basis; it is not.")
+def runs_unpadded(rows: Any) -> bool:
+    """Whether a problem of these rows is not padded, and shares no program with one of a few rows more or less."""
+    return is_traced(rows) or len(rows) > MOST_PADDED
 
 
-def observed(leaf: Any) -> Any:
+def observation_array(leaf: Any) -> Any:
     """One array of observations as float64."""
     return checks.array("y", leaf, tuple(range(1, max(np.ndim(leaf), 1) + 1)))
-
-
-def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> jax.Array:
-    """A symmetric positive semi-definite matrix, up to rounding."""
-    k = checks.array(name, matrix, (2,))
-    if k.shape != (n, n):
-        raise ValueError(f"{name} must have shape ({n}, {n}), one row an observation; found {k.shape}.")
-    if is_traced(k):
-        return k
-    check_covariance(name, k if is_far(k) else np.asarray(k))
-    return jnp.asarray(k)
-
-
-def check_covariance(name: str, k: Any) -> None:
-    """Refuse a matrix that is not finite, not symmetric, has a latent of no variance, or is indefinite."""
-    if not (jnp if is_far(k) else np).isfinite(k).all():
-        raise ValueError(f"{name} must be finite: with these inputs and parameters the kernel overflows.")
-    check_symmetric(name, k)
-    variances = np.asarray(k.diagonal())
-    if (flat := variances <= 0).any():
-        where = f"found {variances[flat][0]:g} at {int(flat.argmax())}"
-        raise ValueError(f"{name} must have a positive diagonal, a latent of no variance observes nothing; {where}.")
-    if not has_cholesky_factor(k, ROUNDING * len(k) * float(abs(k).max())):
-        raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
-
-
-def check_symmetric(name: str, k: Any) -> None:
-    """Refuse a matrix that differs from its transpose beyond rounding."""
-    gap = float(abs(k - k.T).max())
-    if gap > 1e-10 * float(abs(k).max()):
-        raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
-
-
-def has_cholesky_factor(k: Any, moved_by: float = 0.0) -> bool:
-    """Whether the matrix is positive definite, its diagonal moved by what rounding may have done to it."""
-    if is_far(k):
-        lower = cholesky(jnp.where(identity(len(k)), k + moved_by, k))
-        return bool(jnp.isfinite(lower[-1, -1]))
-    moved = k.copy()
-    moved[np.diag_indices_from(moved)] += moved_by
-    try:
-        np.linalg.cholesky(moved)
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
-def weight_precision(prior_variance: Any, d: int) -> jax.Array:
-    """The inverse prior covariance of the weights."""
-    if np.ndim(prior_variance) == 2:
-        given = checks.array("prior_variance", prior_variance, (2,))
-        if given.shape != (d, d):
-            raise ValueError(f"prior_variance must have shape ({d}, {d}); found {given.shape}.")
-        if not is_traced(given):
-            check_symmetric("prior_variance", given)
-            if not has_cholesky_factor(given):
-                raise ValueError("prior_variance must be positive definite; found a matrix that is not.")
-        return jnp.linalg.inv(jnp.asarray(given))
-    given = checks.array("prior_variance", np.atleast_1d(prior_variance), (1,))
-    if given.shape not in {(1,), (d,)}:
-        raise ValueError(f"prior_variance must be a number or one a feature, {d}; found {given.shape}.")
-    if not is_traced(given) and not (np.asarray(given) > 0).all():
-        raise ValueError(f"prior_variance must be positive; found {np.asarray(given).min()}.")
-    return jnp.diag(jnp.broadcast_to(1.0 / given, (d,)))

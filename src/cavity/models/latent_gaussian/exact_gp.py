@@ -16,16 +16,13 @@ from cavity.factors.base import Factor
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.assembly import PaddedRows, check_kernel_room, kernel_prior, kernel_problem
-from cavity.models.latent_gaussian.build import check_covariance
+from cavity.models.latent_gaussian.covariance import check_covariance
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import covariance_gradient
 from cavity.models.latent_gaussian.hyperparameters import Hyperparameters, check_free, inner
 from cavity.models.latent_gaussian.padding import bucket, padded, padded_with_zeros
-from cavity.posteriors.dense_algebra import response
-
-#: rows predicted at a time
-CHUNK = 1024
+from cavity.models.latent_gaussian.predict import DenseResponse, kernel_latents
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -49,18 +46,7 @@ class ExactGP(FitResult):
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:
         """Mean and variance of the latent at the rows of X."""
-        alpha, matrix, signs = self.response
-        known = padded(self.X, alpha.size)
-        parts = []
-        for start in range(0, len(X), CHUNK):
-            rows = np.asarray(X[start : start + CHUNK], float)
-            filled = padded(rows, bucket(len(rows)))
-            cross = jnp.asarray(self.kernel(filled, known))
-            diagonal = jnp.asarray(self.kernel.diagonal(filled))
-            found = kernel_latent(cross, diagonal, alpha, matrix, signs)
-            parts.append([np.asarray(part)[: len(rows)] for part in found])
-        mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return mean, variance
+        return kernel_latents(self.kernel, self.X, self.response, X)
 
     @float64
     def sample(self, X: Any, key: jax.Array, draws: int) -> Any:
@@ -75,12 +61,13 @@ class ExactGP(FitResult):
 
     @functools.cached_property
     @float64
-    def response(self) -> tuple[Any, Any, Any]:
-        """(α, G, signs) padded, (K + S⁻¹)⁻¹ = G diag(signs) Gᵀ: with the kernel, all that prediction needs."""
+    def response(self) -> DenseResponse:
+        """All that prediction needs beside the kernel, padded."""
         rows = PaddedRows(padded(self.X, bucket(len(self.X))), None, self.factor, self.multiplicity)
         prior, multiplicity = kernel_prior(rows, self.kernel)
-        sites = padded_with_zeros(self.sites, len(rows.X)) * multiplicity[:, None]
-        return jnp.asarray(padded_with_zeros(self.alpha, len(rows.X))), *response(prior, jnp.asarray(sites))
+        size = len(rows.X)
+        sites = padded_with_zeros(self.sites, size) * multiplicity[:, None]
+        return DenseResponse.of(prior, padded_with_zeros(self.alpha, size), sites)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed on demand: arrays of JAX lose their digits on the way through pickle."""
@@ -166,11 +153,3 @@ def check_kernel(kernel: Any, rows: PaddedRows, name: str) -> None:
     some = np.asarray(k.diagonal()) != 0
     if some.any():
         check_covariance(name, k if some.all() else k[np.ix_(some, some)])
-
-
-@jax.jit
-def kernel_latent(
-    cross: jax.Array, variance: jax.Array, alpha: jax.Array, matrix: jax.Array, signs: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Mean c α and variance k − Σ signs (c G)² of latents with prior variances k and covariances c."""
-    return cross @ alpha, jnp.maximum(variance - jnp.sum(signs * (cross @ matrix) ** 2, axis=1), 0.0)

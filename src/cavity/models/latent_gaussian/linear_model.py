@@ -15,12 +15,13 @@ from cavity.inference.methods import ADF, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.assembly import LinearRows
-from cavity.models.latent_gaussian.build import weight_precision
+from cavity.models.latent_gaussian.covariance import weight_precision
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence, rule_of, solve_from
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import precision_gradient
 from cavity.models.latent_gaussian.hyperparameters import Hyperparameters, check_free, inner
 from cavity.models.latent_gaussian.padding import padded_with_zeros
+from cavity.models.latent_gaussian.predict import weight_latents
 
 #: where the search may move the prior variance of the weights, as a factor
 VARIANCES = (1e-6, 1e6)
@@ -50,8 +51,7 @@ class LinearModel(FitResult):
 
     def latent(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of wᵀx for the rows of X."""
-        X = np.asarray(X, float)
-        return X @ self.mean, np.maximum(np.einsum("ij,ij->i", X @ self.covariance, X), 0.0)
+        return weight_latents(self.mean, self.covariance, X)
 
     @float64
     def sample(self, X: Any, key: jax.Array, draws: int) -> Any:

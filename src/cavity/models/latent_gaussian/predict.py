@@ -1,6 +1,8 @@
-"""Predictions of latent Gaussian models: the latent at new inputs, and what the likelihood makes of it (5.7)."""
+"""Predictions of latent Gaussian models: the latent at new inputs, and what the likelihood makes of it (5.7).
 
-import dataclasses
+Everything here is padded to few sizes, so that few programs are compiled.
+"""
+
 from typing import Any, NamedTuple
 
 import jax
@@ -8,103 +10,111 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, to_numpy
-from cavity._core.pytrees import register
+from cavity._core.precision import float64
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
-from cavity.inference.problem import Problem
-from cavity.inference.solution import ModelSolution, Solution
+from cavity.inference.solution import Solution
+from cavity.kernels import Basis
 from cavity.models.latent_gaussian.padding import bucket, padded
 from cavity.posteriors.dense_algebra import response
 
+#: rows predicted at a time: with all training rows, and with a basis
+CHUNK, CHUNK_OF_BASIS = 1024, 8192
 
-class Latent(NamedTuple):
-    """Mean and variance of the latent at new inputs."""
-
-    mean: Any
-    variance: Any
-
-
-@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
-class LatentGaussianSolution(ModelSolution):
-    """The solution of a latent Gaussian model, which predicts.
-
-    Attributes:
-        prediction: how the model comes from q to the latents of new observations.
-    """
-
-    prediction: Any
-
-    @float64
-    def predict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Mean and variance of the latent for new observations, and what the likelihood predicts from them.
-
-        Args:
-            X: rows of inputs, as in training. A model made from a `kernel_matrix` takes `cross` and `variance` instead:
-                covariances of the new latents with those of training, one row each, and their prior variances.
-
-        Returns:
-            "latent_mean" and "latent_variance", then the likelihood's own, such as "probability".
-        """
-        return to_numpy(self.prediction.predict(self, *args, **kwargs))
+#: mean and variance of latents
+Latents = tuple[np.ndarray, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LatentGaussian(Problem):
-    """A latent Gaussian model: a problem that knows how to predict. A pytree of arrays, as problems are.
+class DenseResponse(NamedTuple):
+    """What prediction needs of a posterior over latents: α, with mean = K α, and (K + S⁻¹)⁻¹ = G diag(signs) Gᵀ."""
 
-    Attributes:
-        prediction: how the model comes from q to the latents of new observations.
-    """
+    alpha: jax.Array
+    matrix: jax.Array
+    signs: jax.Array
 
-    prediction: Any
-
-    def problem(self) -> Problem:
-        """The problem alone."""
-        return Problem(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Problem)})
-
-    def interpret(self, solution: Solution) -> LatentGaussianSolution:
-        """The solution of this model's problem, with predictions; `infer(model)` returns it."""
-        return LatentGaussianSolution.of(solution, prediction=self.prediction)
+    @classmethod
+    def of(cls, prior: Any, alpha: Any, sites: Any) -> "DenseResponse":
+        """Of a prior over the latents and their sites (ν, τ), all copies together."""
+        return cls(jnp.asarray(alpha), *response(prior, jnp.asarray(sites)))
 
 
-register(
-    LatentGaussian,
-    data_fields=["prior", "groups", "prediction"],
-    meta_fields=["posterior", "schedule", "shortcut"],
-)
+@jax.jit
+def conditioned_latents(cross: jax.Array, variance: jax.Array, known: DenseResponse) -> tuple[jax.Array, jax.Array]:
+    """Mean c α and variance k − Σ signs (c G)² of latents with prior variances k and covariances c."""
+    explained = jnp.sum(known.signs * (cross @ known.matrix) ** 2, axis=1)
+    return cross @ known.alpha, jnp.maximum(variance - explained, 0.0)
+
+
+@jax.jit
+def spanned_latents(
+    rows: jax.Array, residual: jax.Array, mean: jax.Array, covariance: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mean aᵀm and variance aᵀV a + r of latents aᵀv + e."""
+    return rows @ mean, jnp.maximum(jnp.sum((rows @ covariance) * rows, axis=1), 0.0) + residual
+
+
+def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> Latents:
+    """Mean and variance at the rows of X of a process that was observed at the inputs."""
+    inputs = padded(inputs, known.alpha.size)
+    parts = []
+    for start in range(0, len(X), CHUNK):
+        rows = np.asarray(X[start : start + CHUNK], float)
+        filled = padded(rows, bucket(len(rows)))
+        found = conditioned_latents(jnp.asarray(kernel(filled, inputs)), jnp.asarray(kernel.diagonal(filled)), known)
+        parts.append((np.asarray(found[0])[: len(rows)], np.asarray(found[1])[: len(rows)]))
+    return together(parts)
+
+
+def basis_latents(kernel: Any, basis: Basis, mean: Any, covariance: Any, X: Any) -> Latents:
+    """Mean and variance at the rows of X of a process that a basis carries; of its weights under q."""
+    parts = []
+    for start in range(0, len(X), CHUNK_OF_BASIS):
+        rows = np.asarray(X[start : start + CHUNK_OF_BASIS], float)
+        found = spanned_latents(*basis(kernel, padded(rows, bucket(len(rows)))), mean, covariance)
+        parts.append((np.asarray(found[0])[: len(rows)], np.asarray(found[1])[: len(rows)]))
+    return together(parts)
+
+
+def weight_latents(mean: Any, covariance: Any, X: Any) -> Latents:
+    """Mean and variance of wᵀx for the rows x of X."""
+    X = np.asarray(X, float)
+    return X @ mean, np.maximum(np.einsum("ij,ij->i", X @ covariance, X), 0.0)
+
+
+def together(parts: list[Latents]) -> Latents:
+    """The latents of all chunks."""
+    means, variances = zip(*parts, strict=True)
+    return np.concatenate(means), np.concatenate(variances)
 
 
 class FromWeights(NamedTuple):
     """f = wᵀx."""
 
-    def predict(self, solution: Solution, X: Any) -> dict[str, Any]:
-        """Mean and variance of wᵀx for the rows x of X, and the likelihood's predictions."""
-        q = solution.q
-        rows = jnp.asarray(checks.array("X", X, (2,)))
-        if rows.shape[1] != q.mean.size:
-            raise ValueError(f"X must have {q.mean.size} columns, as in training; found {rows.shape[1]}.")
-        return observed(solution, Latent(rows @ q.mean, jnp.sum((rows @ q.covariance) * rows, axis=1)))
+    def latents(self, solution: Solution, X: Any) -> Latents:
+        """At the rows of X."""
+        rows, mean = checks.array("X", X, (2,)), np.asarray(solution.q.mean)
+        check_columns(rows, mean.size)
+        return weight_latents(mean, np.asarray(solution.q.covariance), rows)
 
 
 class FromKernelMatrix(NamedTuple):
     """Covariances with new latents are given by the user."""
 
-    def predict(self, solution: Solution, cross: Any, variance: Any = None) -> dict[str, Any]:
-        """The latents whose prior covariances with the training latents are the rows of `cross`.
-
-        variance: their prior variances.
-        """
+    def latents(self, solution: Solution, cross: Any, variance: Any = None) -> Latents:
+        """Latents of these prior variances, whose covariances with the training latents are the rows of `cross`."""
         if variance is None:
             raise ValueError(
                 "A model made from a kernel_matrix predicts by predict(cross, variance): covariances of the new "
                 "latents with the training latents, one row each, and their prior variances."
             )
-        cross = jnp.asarray(checks.array("cross", cross, (2,)))
-        variance = jnp.asarray(checks.array("variance", variance, (1,)))
-        if cross.shape != (variance.size, solution.q.mean.size):
-            raise ValueError(f"cross must have shape ({variance.size}, {solution.q.mean.size}); found {cross.shape}.")
-        return observed(solution, conditioned(solution, cross, variance))
+        cross, variance = checks.array("cross", cross, (2,)), checks.array("variance", variance, (1,))
+        known, n = dense_response(solution), solution.problem.groups[0].size
+        if cross.shape != (variance.size, n):
+            raise ValueError(f"cross must have shape ({variance.size}, {n}); found {cross.shape}.")
+        wide = np.pad(cross, ((0, 0), (0, known.alpha.size - n)))
+        size = bucket(len(variance))
+        mean, spread = conditioned_latents(padded(wide, size), padded(variance, size), known)
+        return np.asarray(mean)[: len(variance)], np.asarray(spread)[: len(variance)]
 
 
 class FromKernel(NamedTuple):
@@ -113,13 +123,11 @@ class FromKernel(NamedTuple):
     kernel: Any
     inputs: Any
 
-    def predict(self, solution: Solution, X: Any) -> dict[str, Any]:
-        """The latents at the rows of X."""
+    def latents(self, solution: Solution, X: Any) -> Latents:
+        """At the rows of X."""
         rows = checks.array("X", X, (2,))
-        if rows.shape[1] != self.inputs.shape[1]:
-            raise ValueError(f"X must have {self.inputs.shape[1]} columns, as in training; found {rows.shape[1]}.")
-        cross = jnp.asarray(self.kernel(rows, self.inputs))
-        return observed(solution, conditioned(solution, cross, jnp.asarray(self.kernel.diagonal(rows))))
+        check_columns(rows, self.inputs.shape[1])
+        return kernel_latents(self.kernel, self.inputs, dense_response(solution), rows)
 
 
 class FromBasis(NamedTuple):
@@ -128,30 +136,28 @@ class FromBasis(NamedTuple):
     kernel: Any
     basis: Any
 
-    def predict(self, solution: Solution, X: Any) -> dict[str, Any]:
-        """The latents at the rows of X."""
-        rows, residual = self.basis(self.kernel, checks.array("X", X, (2,)))
-        spread = jnp.sum((rows @ solution.q.covariance) * rows, axis=1) + residual
-        return observed(solution, Latent(rows @ solution.q.mean, spread))
+    def latents(self, solution: Solution, X: Any) -> Latents:
+        """At the rows of X."""
+        q = solution.q
+        return basis_latents(self.kernel, self.basis, q.mean, q.covariance, checks.array("X", X, (2,)))
 
 
-def conditioned(solution: Solution, cross: jax.Array, variance: jax.Array) -> Latent:
-    """Mean c α and variance k − c (K + S⁻¹)⁻¹ cᵀ of latents with prior variances k and covariances c."""
-    (group,), (sites,) = solution.problem.groups, solution.sites
-    matrix, signs = response(solution.problem.prior, group.copies[:, None] * jnp.asarray(sites))
-    left = variance - jnp.sum(signs * (cross @ matrix) ** 2, axis=1)
-    return Latent(cross @ jnp.asarray(solution.q.weights), jnp.maximum(left, 0.0))
+def check_columns(rows: Any, columns: int) -> None:
+    """Refuse inputs that are not like those of training."""
+    if rows.shape[1] != columns:
+        raise ValueError(f"X must have {columns} columns, as in training; found {rows.shape[1]}.")
 
 
-def observed(solution: Solution, latent: Latent) -> dict[str, Any]:
-    """Latent mean and variance, with what the likelihood predicts from them where it says so."""
-    factor = solution.problem.groups[0].factor
-    return {"latent_mean": latent.mean, "latent_variance": latent.variance, **factor.predict(*latent)}
+def dense_response(solution: Any) -> DenseResponse:
+    """The response of the posterior as it was run, padding included."""
+    run: Solution = solution.as_run
+    (group,), (sites,) = run.problem.groups, run.sites
+    return DenseResponse.of(run.problem.prior, run.q.weights, group.copies[:, None] * jnp.asarray(sites))
 
 
 @float64
 def factor_predictions(factor: Factor, mean: np.ndarray, variance: np.ndarray) -> dict[str, np.ndarray]:
-    """What the likelihood makes of latents, padded to few sizes so that few are compiled."""
+    """What the likelihood predicts from latents."""
     size = bucket(len(mean))
     found = compiled_prediction(factor, padded(mean, size), padded(variance, size))
     return {name: np.asarray(values)[: len(mean)] for name, values in found.items()}

@@ -16,17 +16,15 @@ from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
 from cavity.models.latent_gaussian.assembly import PaddedRows, basis_problem
-from cavity.models.latent_gaussian.build import check_finite_rows
+from cavity.models.latent_gaussian.covariance import check_finite_rows
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import spanned_gradient
 from cavity.models.latent_gaussian.hyperparameters import Hyperparameters, check_free, inner
-from cavity.models.latent_gaussian.padding import bucket, padded
+from cavity.models.latent_gaussian.predict import basis_latents
 
 #: bases that may be named in a file
 BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatures": RandomFeatures}
-#: rows predicted at a time
-CHUNK = 8192
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -54,14 +52,7 @@ class SparseGP(FitResult):
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:
         """Mean and variance of the latent at the rows of X."""
-        parts = []
-        for start in range(0, len(X), CHUNK):
-            rows = np.asarray(X[start : start + CHUNK], float)
-            spanned = self.basis(self.kernel, padded(rows, bucket(len(rows))))
-            found = basis_latent(*spanned, self.weight_mean, self.weight_covariance)
-            parts.append([np.asarray(part)[: len(rows)] for part in found])
-        mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return mean, variance
+        return basis_latents(self.kernel, self.basis, self.weight_mean, self.weight_covariance, X)
 
     @float64
     def sample(self, X: Any, key: jax.Array, draws: int) -> Any:
@@ -160,11 +151,3 @@ def shares_of(inputs: Any, low: np.ndarray, span: np.ndarray) -> np.ndarray:
     """Inducing inputs as shares of the range of X, one flat vector: the search wants numbers without a unit."""
     share = (np.asarray(inputs) - low) / np.where(span > 0, span, 1.0)
     return np.clip(share, 0.0, 1.0).ravel()
-
-
-@jax.jit
-def basis_latent(
-    rows: jax.Array, residual: jax.Array, mean: jax.Array, covariance: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Mean aᵀm and variance aᵀV a + r of latents."""
-    return rows @ mean, jnp.maximum(jnp.sum((rows @ covariance) * rows, axis=1), 0.0) + residual

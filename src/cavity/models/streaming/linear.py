@@ -13,7 +13,7 @@ from cavity._core.threads import one_blas_thread
 from cavity.factors.base import Factor
 from cavity.inference.methods import ADF, Method, Sweeps
 from cavity.inference.status import Status
-from cavity.models.latent_gaussian.build import weight_precision
+from cavity.models.latent_gaussian.covariance import weight_precision
 from cavity.models.latent_gaussian.evidence_search import rule_of
 from cavity.models.latent_gaussian.linear_model import LinearModel
 from cavity.models.latent_gaussian.hyperparameters import as_numbers
