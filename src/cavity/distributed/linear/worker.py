@@ -21,8 +21,7 @@ from cavity.distributed.protocol import Measurement, Request, Response
 from cavity.inference.methods import EP
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.assembly import weight_schedule
-from cavity.models.latent_gaussian.assembly import LinearRows
+from cavity.models.latent_gaussian.assembly import LinearRows, weight_schedule
 from cavity.models.streaming.shard import (
     NaturalSums,
     constant_log_likelihood,

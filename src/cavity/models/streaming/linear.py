@@ -15,8 +15,8 @@ from cavity.inference.methods import ADF, Method, Sweeps
 from cavity.inference.status import Status
 from cavity.models.latent_gaussian.covariance import weight_precision
 from cavity.models.latent_gaussian.evidence_search import rule_of
-from cavity.models.latent_gaussian.linear_model import LinearModel
 from cavity.models.latent_gaussian.hyperparameters import as_numbers
+from cavity.models.latent_gaussian.linear_model import LinearModel
 from cavity.models.streaming.chunks import ChunkReader
 from cavity.models.streaming.pass_state import PassState
 from cavity.models.streaming.run import CheckpointOptions, StreamProgress, StreamRun
