@@ -275,7 +275,7 @@ def test_scaling_an_input_leaves_the_step_machine_unchanged():
         ({"kernel_matrix": np.full((3, 3), np.nan)}, "kernel_matrix must be finite"),
         ({"kernel_matrix": None}, "prior of the latents is missing"),
         ({"X": np.eye(3)}, "Give kernel_matrix, or X"),
-        ({"kernel_matrix": None, "X": np.eye(2)}, "X must have one row an observation"),
+        ({"kernel_matrix": None, "X": np.eye(2)}, "X must have one row per observation"),
         ({"kernel_matrix": None, "X": np.eye(3), "prior_variance": -1.0}, "prior_variance must be positive"),
     ],
 )

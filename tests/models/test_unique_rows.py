@@ -93,7 +93,7 @@ def test_a_weight_of_zero_is_no_factor():
     [
         (([[1.0]], [1.0], [-1.0]), "sample_weight must not be negative; found -1.0"),
         (([[1.0]], [1.0], [0.0]), "sample_weight is zero in every row"),
-        (([[1.0]], [1.0, 2.0]), "y must have one entry a row of X, 1; found 2"),
+        (([[1.0]], [1.0, 2.0]), "y must have one entry per row of X, 1; found 2"),
         (([[1.0]], [1.0], [1.0, 1.0]), "sample_weight must have one entry per row of X, 1; found 2"),
         (([[np.nan]], [1.0]), "X must be finite"),
     ],

@@ -26,8 +26,8 @@ def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
             result = result.astype(np.float64)
         except (TypeError, ValueError):
             raise ValueError(f"{name} must be an array of numbers; found {type(value).__name__}.") from None
-    wanted = " or ".join(str(d) for d in dimensions)
     if result.ndim not in dimensions:
+        wanted = " or ".join(str(d) for d in dimensions)
         raise ValueError(f"{name} must have {wanted} dimension(s); found shape {tuple(result.shape)}.")
     if result.size == 0:
         raise ValueError(f"{name} is empty: shape {tuple(result.shape)}.")

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core.checks import LARGEST
-from cavity.estimators.saving import save
+from cavity.estimators.saving import save_estimator
 from cavity.inference.status import FIXED_POINTS, Status
 from cavity.models.latent_gaussian.predict import log_predictive
 from cavity.models.latent_gaussian.unique_rows import UniqueRows
@@ -106,7 +106,7 @@ class LatentGaussianEstimator(BaseEstimator):
         """Draws of the latent function at the rows of X, jointly over the rows.
 
         Args:
-            X: inputs, one a row.
+            X: inputs, one per row.
             n_samples: how many draws.
             random_state: seed of the draws; the estimator's own `random_state` when None.
 
@@ -123,7 +123,7 @@ class LatentGaussianEstimator(BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a file that `cavity.load` reads: arrays and JSON, no pickle."""
-        save(self, path)
+        save_estimator(self, path)
 
 
 def check_size(name: str, values: Any) -> None:

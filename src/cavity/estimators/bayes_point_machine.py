@@ -58,7 +58,7 @@ class BayesPointMachine(StreamingClassifier):
         loo_probabilities_: (rows, classes), the same of every label as it would be observed, as probabilities.
         status_: how the fit ended, the worst of the models' statuses; `status_.sentence` says it in words.
         likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
-        label_noise_: ε as given or learned; one a class for more than two.
+        label_noise_: ε as given or learned; one per class for more than two.
         n_sweeps_: sweeps of the last run of EP, the most over the models.
         models_: the fitted binary models.
         n_features_in_: columns of X.

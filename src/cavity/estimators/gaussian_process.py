@@ -21,9 +21,9 @@ from cavity.models.latent_gaussian.unique_rows import UniqueRows
 
 APPROXIMATIONS = ("auto", "inducing", "learned", "features")
 #: different rows above which "auto" takes inducing inputs. The exact process holds about four n × n matrices, 0.8
-#: GB here, and needs some 4/3 n³ operations a sweep: ten seconds here, and eight times as many for twice the rows.
+#: GB here, and needs some 4/3 n³ operations per sweep: ten seconds here, and eight times as many for twice the rows.
 MANY = 5000
-#: the same on an accelerator: there 20,000 rows take 0.4 seconds a sweep
+#: the same on an accelerator: there 20,000 rows take 0.4 seconds per sweep
 MANY_THERE = 20_000
 #: inducing inputs, and random features, where the user names no number
 POINTS, FEATURES = 500, 1000

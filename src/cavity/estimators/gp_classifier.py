@@ -42,7 +42,7 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         kernel_: the kernel with the values learned; a list of them for more than two classes.
         approximation_: what carries the process: "exact", "500 inducing inputs", …
         likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
-        label_noise_: ε as given or learned; one a class for more than two.
+        label_noise_: ε as given or learned; one per class for more than two.
         n_sweeps_: sweeps of the last run of EP, the most over the models.
         models_: the fitted binary models.
         n_features_in_: columns of X.

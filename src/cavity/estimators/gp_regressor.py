@@ -155,7 +155,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         """Mean of a new observation at every row of X; for counts the expected count.
 
         Args:
-            X: inputs, one a row.
+            X: inputs, one per row.
             return_std: whether to give its standard deviation too, noise included.
         """
         (found,) = self._predictions(X)

@@ -20,7 +20,7 @@ MODELS: dict[str, Any] = {cls.__name__: cls for cls in (ExactGP, LinearModel, Sp
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The estimator that `save` wrote, fitted.
+    """The estimator that its `save` wrote, fitted.
 
     Args:
         path: of a file of format version 1.

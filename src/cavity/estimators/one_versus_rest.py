@@ -91,7 +91,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         With more than two classes, those of each class against the rest, divided by their sum.
 
         Args:
-            X: inputs, one a row.
+            X: inputs, one per row.
             noisy: False: of the label as it should be. True: of the label as it would be observed, noise included.
         """
         logs = self._log_probabilities(X, noisy)

@@ -48,7 +48,7 @@ NUMBERS = ("n_features_in_", "_offset", "_scale", "_total_weight")
 ARRAYS = ("classes_", "feature_names_in_", "loo_log_predictive_", "loo_probabilities_")
 
 
-def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to exactly this path; `load` gives one that predicts the same numbers.
 
     A stream begun with `partial_fit` can go on from the file; `refine` cannot, for it needs what each row said.

@@ -8,7 +8,7 @@ from cavity.kernels import Kernel
 from cavity.kernels.composite import Sum
 from cavity.reports.calibration import Calibration, calibration
 
-#: machines whose kernels are written out
+#: models whose kernels are written out
 WRITTEN_OUT = 3
 
 
@@ -16,7 +16,7 @@ class Findings(NamedTuple):
     """The account of a fit.
 
     probabilities: (n, classes), what the other rows say of each row's label as it would be observed. codes: (n,), the
-    column of the label it has. residuals, histories: for each machine, mismatch by sweep and log evidence by step of
+    column of the label it has. residuals, histories: for each model, mismatch by sweep and log evidence by step of
     the search, NaN where a step was refused.
     """
 
@@ -64,8 +64,8 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
         training_error=float(np.mean(estimator.predict(X) != y)),
         calibration=calibration(probabilities, codes),
         log_evidence=estimator.log_evidence_,
-        kernel=name_machines([kernel_words(model) for model in models]),
-        label_noise=name_machines([f"{noise:.3g}" for noise in noises]),
+        kernel=name_models([kernel_words(model) for model in models]),
+        label_noise=name_models([f"{noise:.3g}" for noise in noises]),
         method=", ".join(dict.fromkeys(model.method for model in models)),
         status=str(estimator.status_).replace("_", " "),
         sentence=estimator.status_.sentence,
@@ -77,7 +77,7 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
 
 
 def kernel_words(model: Any) -> str:
-    """The kernel of a machine with the values learned; a linear machine is one in its weights."""
+    """The kernel of a model with the values learned; a linear model is one in its weights."""
     kernel = vars(model).get("kernel")
     if kernel is None:
         variance = float(np.ravel(model.prior_variance)[0])
@@ -97,7 +97,7 @@ def part_words(part: Kernel) -> str:
     return f"{type(part).__name__} ({', '.join(said)})"
 
 
-def name_machines(words: list[str]) -> str:
-    """One for each machine, the first few written out."""
+def name_models(words: list[str]) -> str:
+    """One for each model, the first few written out."""
     more = f"; and {len(words) - WRITTEN_OUT} more" if len(words) > WRITTEN_OUT else ""
     return "; ".join(words[:WRITTEN_OUT]) + more

@@ -52,16 +52,16 @@ def latent_gaussian(
     """∏ t(fᵢ; yᵢ) under f ~ N(0, kernel_matrix), f ~ N(0, kernel(X, X)), or f = X w with w ~ N(0, prior_variance).
 
     Args:
-        y: what the likelihood takes, one entry an observation: labels −1/+1, counts, numbers, classes.
+        y: what the likelihood takes, one entry per observation: labels −1/+1, counts, numbers, classes.
         likelihood: one of `cavity.factors`: Step, Probit, Logistic, Gaussian, StudentT, Poisson, OrdinalProbit, or your
             own.
         kernel_matrix: (n, n), symmetric, positive semi-definite.
         X: (n, d). Alone: a linear model without bias; `mean` and `covariance` are then those of the weights.
         kernel: with X: a covariance function such as `cavity.kernels.RBF()`.
         basis: with X and kernel: `cavity.kernels.InducingInputs(Z)` or `RandomFeatures.draw(...)`, which carry the
-            process at a cost of O(n m²) a sweep; `mean` and `covariance` are then those of its weights. EP with
+            process at a cost of O(n m²) per sweep; `mean` and `covariance` are then those of its weights. EP with
             inducing inputs is FITC; `PowerEP(p)` for p → 0 the variational approximation.
-        prior_variance: of the weights: a number, one a feature, or a covariance matrix; 1 by default.
+        prior_variance: of the weights: a number, one per feature, or a covariance matrix; 1 by default.
         multiplicity: how many equal observations each row stands for; one each by default.
         moments: how tilted distributions are integrated; by default the likelihood's own way, else `Quadrature()`.
     """
@@ -89,7 +89,7 @@ def latent_gaussian(
         raise ValueError("The prior of the latents is missing: give kernel_matrix, or X, or X and kernel.")
     rows = checks.array("X", X, (2,))
     if rows.shape[0] != n:
-        raise ValueError(f"X must have one row an observation, {n}; found {rows.shape[0]}.")
+        raise ValueError(f"X must have one row per observation, {n}; found {rows.shape[0]}.")
     if kernel is not None:
         if not isinstance(kernel, Kernel):
             raise TypeError(

@@ -25,7 +25,7 @@ def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> Any:
     """A symmetric positive semi-definite matrix, up to rounding."""
     k = checks.array(name, matrix, (2,))
     if k.shape != (n, n):
-        raise ValueError(f"{name} must have shape ({n}, {n}), one row an observation; found {k.shape}.")
+        raise ValueError(f"{name} must have shape ({n}, {n}), one row per observation; found {k.shape}.")
     if not is_traced(k):
         check_covariance(name, k)
     return k
@@ -78,7 +78,7 @@ def weight_precision(prior_variance: Any, d: int) -> jax.Array:
         return jnp.linalg.inv(jnp.asarray(given))
     given = checks.array("prior_variance", np.atleast_1d(prior_variance), (1,))
     if given.shape not in {(1,), (d,)}:
-        raise ValueError(f"prior_variance must be a number or one a feature, {d}; found {given.shape}.")
+        raise ValueError(f"prior_variance must be a number or one per feature, {d}; found {given.shape}.")
     if not is_traced(given) and not (np.asarray(given) > 0).all():
         raise ValueError(f"prior_variance must be positive; found {np.asarray(given).min()}.")
     return jnp.diag(jnp.broadcast_to(1.0 / given, (d,)))

@@ -21,7 +21,7 @@ from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
 from cavity.models.latent_gaussian.gradient import likelihood_gradient
-from cavity.models.latent_gaussian.hyperparameters import Hyperparameters
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace
 
 #: the search stops when the log evidence rises by less than this share of itself, or the gradient is this small
 RELATIVE, GRADIENT = 1e-7, 1e-3
@@ -194,7 +194,7 @@ class EvidenceFit(NamedTuple):
 
 
 def fit_evidence(
-    hyper: Hyperparameters,
+    space: SearchSpace,
     build: Callable[[np.ndarray, Factor, np.ndarray], Problem],
     gradient: Callable[[np.ndarray, np.ndarray, Solution], tuple[Any, Any]],
     *,
@@ -209,7 +209,7 @@ def fit_evidence(
     """The best hyperparameters, or the given ones where nothing is to be searched, and a last run there.
 
     Args:
-        hyper: what is searched, and where the search starts.
+        space: what is searched, and where the search starts.
         build: from theta, likelihood and the others to a problem.
         gradient: of the log evidence in theta and in the others, for theta, the others and a converged solution.
         optimize: whether to search.
@@ -222,24 +222,24 @@ def fit_evidence(
     """
 
     def problem_at(vector: np.ndarray) -> Problem:
-        theta, _, others = hyper.split(vector)
-        return build(theta, hyper.likelihood(vector), others)
+        theta, _, others = space.split(vector)
+        return build(theta, space.likelihood(vector), others)
 
     def gradient_at(vector: np.ndarray, solution: Solution) -> np.ndarray:
-        theta, likelihood, others = hyper.split(vector)
+        theta, likelihood, others = space.split(vector)
         by_theta, by_others = gradient(theta, others, solution)
         by_likelihood = np.zeros(0)
-        if hyper.free:
-            known = (solution.problem, solution.q, solution.sites[0], hyper.free)
+        if space.free:
+            known = (solution.problem, solution.q, solution.sites[0], space.free)
             by_likelihood = likelihood_gradient(*known, jnp.asarray(likelihood), solution.method.power)
         return np.concatenate([np.asarray(by_theta), np.asarray(by_likelihood), np.asarray(by_others)])
 
-    search = EvidenceSearch(problem_at, gradient_at, method, hyper.log_prior, search_callback)
-    vector, warm = hyper.start, None
+    search = EvidenceSearch(problem_at, gradient_at, method, space.log_prior, search_callback)
+    vector, warm = space.start, None
     if optimize and vector.size:
-        best = maximise(search, vector, hyper.limits, restarts, seed, mapped)
+        best = maximise(search, vector, space.limits, restarts, seed, mapped)
         if best is not None:
             vector, warm = best.vector, best.solution
     solution = solve_from(warm, problem_at(vector), rule_of(method), callback)
-    theta, _, others = hyper.split(vector)
-    return EvidenceFit(theta, hyper.likelihood(vector), others, solution, search.history)
+    theta, _, others = space.split(vector)
+    return EvidenceFit(theta, space.likelihood(vector), others, solution, search.history)

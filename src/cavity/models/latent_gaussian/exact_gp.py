@@ -20,7 +20,7 @@ from cavity.models.latent_gaussian.covariance import check_covariance
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import covariance_gradient
-from cavity.models.latent_gaussian.hyperparameters import Hyperparameters, check_free, inner
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
 from cavity.models.latent_gaussian.padding import bucket, padded, padded_with_zeros
 from cavity.models.latent_gaussian.predict import DenseResponse, kernel_latents
 
@@ -110,7 +110,7 @@ def fit_exact_gp(
         sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power. 1 by default.
         optimize: whether the evidence is maximised.
         free: parameters of the likelihood that are learned.
-        deviations: of a normal prior on the kernel's theta around its start, one a number; None or infinite: flat.
+        deviations: of a normal prior on the kernel's theta around its start, one per number; None or infinite: flat.
         **search: method, restarts, seed, mapped, callback, search_callback, as for `fit_evidence`.
     """
     began = time.perf_counter()
@@ -129,8 +129,8 @@ def fit_exact_gp(
         pull = covariance_gradient(solution.problem, solution.q, solution.sites[0])
         return kernel.with_theta(theta).pullback(rows.X, pull), others
 
-    hyper = Hyperparameters(kernel.theta, kernel.bounds, rows.factor, free, deviations)
-    found = fit_evidence(hyper, build, gradient, optimize=optimize, **search)
+    space = SearchSpace(kernel.theta, kernel.bounds, rows.factor, free, deviations)
+    found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     learned, solution = kernel.with_theta(found.theta), found.solution
     if found.history:
         check_kernel(learned, rows, "kernel_(X), where the search ended,")

@@ -17,7 +17,7 @@ FIRST, GAPS = (-100.0, 100.0), (np.log(1e-4), np.log(1e3))
 
 
 @dataclasses.dataclass(frozen=True)
-class Hyperparameters:
+class SearchSpace:
     """The vector of a search is (theta, free parameters of the likelihood, others).
 
     Attributes:
@@ -25,7 +25,7 @@ class Hyperparameters:
         theta_bounds: a row (low, high) for each of them.
         factor: the likelihood, with the parameters the search starts from.
         free: names of the likelihood's parameters that the search moves.
-        deviations: of a normal prior on theta around its start, one a number; None or infinite: flat.
+        deviations: of a normal prior on theta around its start, one per number; None or infinite: flat.
         others: further numbers, all in [0, 1], with a flat prior.
     """
 

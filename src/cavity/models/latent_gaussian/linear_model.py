@@ -19,7 +19,7 @@ from cavity.models.latent_gaussian.covariance import weight_precision
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence, rule_of, solve_from
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import precision_gradient
-from cavity.models.latent_gaussian.hyperparameters import Hyperparameters, check_free, inner
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
 from cavity.models.latent_gaussian.padding import padded_with_zeros
 from cavity.models.latent_gaussian.predict import weight_latents
 
@@ -36,7 +36,7 @@ class LinearModel(FitResult):
         covariance: of the weights under q.
         shift: covariance⁻¹ mean, so that further rows can be absorbed and old ones deleted.
         precision: covariance⁻¹.
-        prior_variance: of the weights: one for all, one a feature, or a covariance matrix.
+        prior_variance: of the weights: one for all, one per feature, or a covariance matrix.
     """
 
     mean: np.ndarray
@@ -119,7 +119,7 @@ def fit_linear_model(
     """Fit by EP; `optimize` maximises the evidence over `free`.
 
     Args:
-        prior_variance: of the weights: a number, one a feature, or a covariance matrix.
+        prior_variance: of the weights: a number, one per feature, or a covariance matrix.
         free: what is learned: parameters of the likelihood, or "prior_variance", which is then scaled.
         X, y, factor, sample_weight, optimize, **search: as for `fit_exact_gp`.
     """
@@ -142,8 +142,8 @@ def fit_linear_model(
         pull = np.asarray(precision_gradient(solution.problem, solution.q))[: rows.d]
         return np.atleast_1d(-np.sum(pull * np.diagonal(base)) / scale_of(theta)), others
 
-    hyper = Hyperparameters(np.zeros(scales), np.log([VARIANCES] * scales).reshape(-1, 2), rows.factor, likelihood_free)
-    found = fit_evidence(hyper, build, gradient, optimize=optimize, **search)
+    space = SearchSpace(np.zeros(scales), np.log([VARIANCES] * scales).reshape(-1, 2), rows.factor, likelihood_free)
+    found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     variance = np.asarray(prior_variance, float) * scale_of(found.theta)
     return fitted_linear_model(rows, found.solution, np.atleast_1d(variance), found.history, began)
 

@@ -95,7 +95,7 @@ class LatentGaussian(Problem):
         """The solution of this model's problem, with predictions; `infer(model)` returns it."""
         own, n = solution, self.groups[0].size
         if solution.problem.groups[0].size != n:
-            own = trimmed(solution, self.problem(), n)
+            own = without_padding(solution, self.problem(), n)
         return LatentGaussianSolution.of(own, prediction=self.prediction, as_run=solution)
 
 
@@ -128,7 +128,7 @@ def pad_start(init: Any, size: int) -> Any:
     return dataclasses.replace(init, sites=sites, memory=memory)
 
 
-def trimmed(solution: Solution, problem: Problem, n: int) -> Solution:
+def without_padding(solution: Solution, problem: Problem, n: int) -> Solution:
     """The solution of a padded problem as one of the problem of n rows."""
     size, solution = solution.problem.groups[0].size, to_numpy(solution)
 

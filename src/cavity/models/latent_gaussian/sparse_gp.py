@@ -20,7 +20,7 @@ from cavity.models.latent_gaussian.covariance import check_finite_rows
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import spanned_gradient
-from cavity.models.latent_gaussian.hyperparameters import Hyperparameters, check_free, inner
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
 from cavity.models.latent_gaussian.predict import basis_latents
 
 #: bases that may be named in a file
@@ -113,7 +113,7 @@ def fit_sparse_gp(
     rows = PaddedRows.of(X, y, factor, sample_weight)
     low, span = X.min(axis=0), np.ptp(X, axis=0)
     shares = shares_of(basis.inputs, low, span) if isinstance(basis, InducingInputs) and learn_inputs else np.zeros(0)
-    hyper = Hyperparameters(kernel.theta, kernel.bounds, rows.factor, free, deviations, shares)
+    space = SearchSpace(kernel.theta, kernel.bounds, rows.factor, free, deviations, shares)
 
     def moved(others: np.ndarray) -> Basis:
         return InducingInputs(low + span * others.reshape(-1, span.size)) if learn_inputs else basis
@@ -130,8 +130,8 @@ def fit_sparse_gp(
             return by_theta, np.ravel(span * np.asarray(by_basis.inputs))
         return by_theta, others
 
-    check_finite_rows("kernel(X)", build(hyper.theta, hyper.likelihood(hyper.start), hyper.others).prior.rows)
-    found = fit_evidence(hyper, build, gradient, optimize=optimize, **search)
+    check_finite_rows("kernel(X)", build(space.theta, space.likelihood(space.start), space.others).prior.rows)
+    found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     solution = found.solution
     (group,) = solution.problem.groups
     left_out = rows.multiplicity * (np.asarray(group.multiplicity[: rows.count]) == 0)

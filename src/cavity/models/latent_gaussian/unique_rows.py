@@ -42,7 +42,7 @@ def unique_rows(X: Any, y: Any, sample_weight: Any = None) -> UniqueRows:
     rows = checks.array("X", X, (2,)) + 0.0  # −0 and 0 are one number; the sum makes them one
     labels = checks.array("y", y, (1,)) + 0.0
     if len(labels) != len(rows):
-        raise ValueError(f"y must have one entry a row of X, {len(rows)}; found {len(labels)}.")
+        raise ValueError(f"y must have one entry per row of X, {len(rows)}; found {len(labels)}.")
     weights = np.ones(len(rows)) if sample_weight is None else checks.array("sample_weight", sample_weight, (1,))
     if len(weights) != len(rows):
         raise ValueError(f"sample_weight must have one entry per row of X, {len(rows)}; found {len(weights)}.")
