@@ -5,8 +5,8 @@ solutions) decorates it with `pytree_dataclass`; `cavity.factors.factor` and `ca
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, dataclass_transform, overload
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 from jax.tree_util import GetAttrKey
@@ -25,6 +25,7 @@ def static(**kwargs: Any) -> Any:
 
     Example:
         >>> from collections.abc import Callable
+        >>> import jax
         >>> import cavity as cv
         >>> @cv.factors.factor
         ... class Power(cv.factors.Factor):
@@ -36,25 +37,22 @@ def static(**kwargs: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **kwargs)
 
 
-@overload
-def pytree_dataclass(cls: C) -> C: ...
-@overload
-def pytree_dataclass(*, eq: bool = True) -> Callable[[C], C]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
-def pytree_dataclass(cls: Any = None, *, eq: bool = True) -> Any:
+def pytree_dataclass(cls: C, *, eq: bool = True) -> C:
     """Class decorator: a frozen dataclass that is a JAX pytree.
 
     Fields are leaves, traced and differentiable; those made by `static()` belong to the structure. JAX rebuilds an
     instance from its leaves without calling `__init__` or `__post_init__`, because leaves may be placeholders.
 
     Args:
-        cls: the class; without it a decorator is returned.
+        cls: the class.
         eq: whether instances are compared by their fields, as dataclasses are, or by identity.
 
     Returns:
-        The class, or the decorator.
+        The class.
 
     Example:
+        >>> import jax
         >>> import cavity as cv
         >>> @cv.factors.factor
         ... class Shifted(cv.factors.Factor):
@@ -62,15 +60,11 @@ def pytree_dataclass(cls: Any = None, *, eq: bool = True) -> Any:
         >>> jax.tree.map(lambda leaf: 2 * leaf, Shifted(1.5))
         Shifted(shift=3.0)
     """
-
-    def decorate(decorated: Any) -> Any:
-        made = dataclasses.dataclass(frozen=True, eq=eq)(decorated)
-        fields = dataclasses.fields(made)
-        meta = [field.name for field in fields if field.metadata.get("static", False)]
-        register(made, [field.name for field in fields if field.name not in meta], meta)
-        return made
-
-    return decorate if cls is None else decorate(cls)
+    made = dataclasses.dataclass(frozen=True, eq=eq)(cls)
+    fields = dataclasses.fields(made)
+    meta = [field.name for field in fields if field.metadata.get("static", False)]
+    register(made, [field.name for field in fields if field.name not in meta], meta)
+    return made
 
 
 def register(cls: type, data_fields: Sequence[str], meta_fields: Sequence[str]) -> None:

@@ -41,7 +41,25 @@ EMPTY = Cone(0.0, np.zeros(3), np.zeros((3, 3)))
 def exact_bayes_point(X: Any, y: Any, label_noise: float = 0.0) -> Estimate:
     """Evidence, mean and covariance of w ~ N(0, I) given labels sign(wᵀx), each wrong with probability label_noise.
 
-    X: (n, 3), the last column usually ones. Exact up to rounding.
+    Exact up to rounding.
+
+    Args:
+        X: (n, 3), the last column usually ones.
+        y: (n,), labels −1 and +1.
+        label_noise: probability of a wrong label.
+
+    Returns:
+        The exact answer.
+
+    Raises:
+        ValueError: if X has not three columns, the data are not separable, or there are too many noisy points.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> found = baselines.exact_bayes_point([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [1, -1])
+        >>> round(found.mean[0], 4), round(found.mean[1], 4)
+        (np.float64(0.7979), np.float64(-0.7979))
     """
     X = np.asarray(checks.array("X", X, (2,)))
     if X.shape[1] != 3:

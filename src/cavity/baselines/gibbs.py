@@ -29,10 +29,24 @@ from cavity.exact_inference.problem_data import (
 
 
 class Chain(NamedTuple):
-    """The draws (S, d) after burn-in, with mean and covariance of the conditional density each was drawn from.
+    """A Gibbs chain after burn-in.
 
-    concentrations: of the conditional Dirichlets, None for clutter. scalar: whether θ is a number.
-    evaluations: of the whole run. skipped: those of the burn-in.
+    Attributes:
+        samples: the draws, (S, d).
+        means: of the conditional density each was drawn from, (S, d).
+        covariances: of the same, (S, d, d).
+        concentrations: of the conditional Dirichlets, None for clutter.
+        scalar: whether θ is a number.
+        evaluations: of the whole run.
+        skipped: those of the burn-in.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> chain = baselines.gibbs_chain(problem, samples=100)
+        >>> chain.samples.shape
+        (100, 1)
     """
 
     samples: np.ndarray
@@ -54,7 +68,27 @@ def gibbs(
 ) -> Estimate:
     """Mean and covariance from a Gibbs chain; it has no evidence.
 
-    averaging: average the conditional means and covariances instead of the draws themselves.
+    Args:
+        problem: a problem of `cavity.models`, or anything with a `.problem()`.
+        samples: draws after burn-in.
+        burn_in: draws before that.
+        seed: a number, or a NumPy generator.
+        averaging: average the conditional means and covariances instead of the draws themselves.
+        start: the first θ (or weights w).
+
+    Returns:
+        The estimate; its log evidence is nan.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> found = baselines.gibbs(problem, samples=1000, averaging=True)
+        >>> bool(1.0 < found.mean < 3.0)
+        True
     """
     return summarise(gibbs_chain(problem, samples, burn_in, seed, start), averaging)
 
@@ -62,7 +96,28 @@ def gibbs(
 def gibbs_chain(
     problem: Any, samples: int = 2000, burn_in: int = 100, seed: int | np.random.Generator = 0, start: Any = None
 ) -> Chain:
-    """Run the chain; `summarise` and `gibbs_density` read it. start: the first θ (or weights w)."""
+    """Run the chain; `summarise` and `gibbs_density` read it.
+
+    Args:
+        problem: a problem of `cavity.models`, or anything with a `.problem()`.
+        samples: draws after burn-in.
+        burn_in: draws before that.
+        seed: a number, or a NumPy generator.
+        start: the first θ (or weights w).
+
+    Returns:
+        The chain.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> baselines.gibbs_chain(problem, samples=100).samples.shape
+        (100, 1)
+    """
     problem = resolve_problem(problem)
     if samples < 1 or burn_in < 0:
         raise ValueError(f"samples must be at least 1 and burn_in not negative; found {samples} and {burn_in}.")
@@ -144,7 +199,24 @@ def summarise(chain: Chain, averaging: bool = False) -> Estimate:
 def gibbs_density(chain: Chain, grid: Any, averaging: bool = True) -> np.ndarray:
     """The posterior density of a scalar θ (or of w₁ when K = 2) on an ascending grid, normalised.
 
-    averaging: the mean of the conditional densities; else the share of draws in the cell around each grid point.
+    Args:
+        chain: made by `gibbs_chain`.
+        grid: ascending values of θ.
+        averaging: the mean of the conditional densities; else the share of draws in the cell around each grid point.
+
+    Returns:
+        The density at every point of the grid.
+
+    Raises:
+        ValueError: if θ is not a number.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> density = baselines.gibbs_density(baselines.gibbs_chain(problem, samples=1000), [1.0, 2.0, 3.0])
+        >>> int(density.argmax())
+        1
     """
     points = np.asarray(grid, float)
     concentrations = chain.concentrations

@@ -27,6 +27,24 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
 
     The trace holds the estimates from the first S' samples, S' growing geometrically; the note gives the effective
     sample size (Σ weights)² / Σ weights².
+
+    Args:
+        problem: a problem of `cavity.models`, or anything with a `.problem()`.
+        samples: draws from the prior.
+        seed: a number, or a NumPy generator.
+
+    Returns:
+        The estimate; its note gives the effective sample size.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> baselines.importance(problem, samples=1000).note.split()[:3]
+        ['Effective', 'sample', 'size']
     """
     problem = resolve_problem(problem)
     if samples < 1:

@@ -49,9 +49,25 @@ Local = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 def laplace(problem: Any, start: Any = None, tolerance: float = 1e-12, max_iterations: int = 5000) -> Estimate:
     """N(θ̂, −H⁻¹) and p(D) ≈ p(D, θ̂) (2π)^{d/2} |−H|^{−1/2} (3.65–3.66).
 
-    start: θ (or the weights w) from which the mode is climbed to; by default the posterior mean if nothing were
-        clutter, the prior mean for other problems.
-    tolerance: the last step of EM, in posterior standard deviations (mixture weights: absolute).
+    Args:
+        problem: a problem of `cavity.models`, or anything with a `.problem()`.
+        start: θ (or the weights w) from which the mode is searched; by default the posterior mean if nothing were
+            clutter, the prior mean for other problems.
+        tolerance: the last step of EM, in posterior standard deviations (mixture weights: absolute).
+        max_iterations: steps at most.
+
+    Returns:
+        The estimate; its note says what went wrong, if anything did.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> round(baselines.laplace(problem).mean, 3)
+        1.766
     """
     problem = resolve_problem(problem)
     if (mixture := mixture_data(problem)) is not None:

@@ -96,8 +96,32 @@ def latent_sampling(
 ) -> LatentSamples:
     """Moments and log evidence of f given y, for a `factor.log_density(f_i, y_i)` that is finite everywhere.
 
-    chains: independent ones in each of the two runs. steps: values of β, one move at each. moves: those made at the
-        posterior by every chain; the first fifth is thrown away.
+    Args:
+        K: (n, n), prior covariance of the latents.
+        y: data of the terms, with n as leading axis.
+        factor: the terms.
+        key: made by `jax.random.key`.
+        chains: independent ones in each of the two runs.
+        steps: values of β, one move at each.
+        moves: those made at the posterior by every chain; the first fifth is thrown away.
+
+    Returns:
+        Moments and log evidence with their standard errors.
+
+    Raises:
+        ValueError: if there are too few chains, steps or moves, or a log density is infinite.
+
+    Example:
+        >>> import jax
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> K = cv.kernels.RBF()([[0.0], [1.0], [2.0]])
+        >>> found = baselines.latent_sampling(
+        ...     K, np.array([1, 1, -1]), cv.factors.Logistic(), jax.random.key(0), chains=16, steps=10, moves=10
+        ... )
+        >>> found.mean.shape
+        (3,)
     """
     for name, value, least in (("chains", chains, 2), ("steps", steps, 1), ("moves", moves, 5)):
         if value < least:

@@ -24,12 +24,47 @@ Rule = Callable[[np.ndarray], int]
 
 
 def directed_decision(problem: Any) -> Estimate:
-    """Each x_i is assigned to its most probable component, argmax_k p_ik a_k (the first of equals)."""
+    """Each x_i is assigned to its most probable component, argmax_k p_ik a_k (the first of equals).
+
+    Args:
+        problem: a problem of `cavity.models.mixture_weights`.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.mixture_weights([[0.4, 0.1], [0.3, 0.2], [0.1, 0.5]])
+        >>> baselines.directed_decision(problem).mean.tolist()
+        [0.6, 0.4]
+    """
     return one_pass("directed_decision", problem, lambda probabilities: int(np.argmax(probabilities)))
 
 
 def probabilistic_teacher(problem: Any, seed: int | np.random.Generator = 0) -> Estimate:
-    """Each x_i is assigned to a component drawn from its posterior probabilities, p_ik a_k / Σ_j p_ij a_j."""
+    """Each x_i is assigned to a component drawn from its posterior probabilities, p_ik a_k / Σ_j p_ij a_j.
+
+    Args:
+        problem: a problem of `cavity.models.mixture_weights`.
+        seed: a number, or a NumPy generator.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.mixture_weights([[0.4, 0.1], [0.3, 0.2], [0.1, 0.5]])
+        >>> baselines.probabilistic_teacher(problem, seed=0).mean.shape
+        (2,)
+    """
     rng = np.random.default_rng(seed)
     return one_pass(
         "probabilistic_teacher", problem, lambda probabilities: int(rng.choice(len(probabilities), p=probabilities))

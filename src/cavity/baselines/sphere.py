@@ -16,9 +16,26 @@ BATCH = 500_000
 
 
 class SphereSamples(NamedTuple):
-    """Moments of w ~ N(0, I) given the labels. `error` fields are standard errors; direction_error is a length.
+    """Moments of w ~ N(0, I) given the labels; the fields named `error` are standard errors.
 
-    draws, weights: what was kept, those with a likelihood above 0. effective: (Σ weights)²/Σ weights².
+    Attributes:
+        log_evidence: log of the share of weights that explain the labels.
+        log_evidence_error: its error.
+        mean: of the weights.
+        mean_error: its error.
+        covariance: of the weights.
+        direction: the mean at unit length.
+        direction_error: a length.
+        effective: (Σ weights)²/Σ weights².
+        draws: what was kept, those with a likelihood above 0.
+        weights: of the draws.
+
+    Example:
+        >>> from cavity import baselines
+        >>> X, y = [[1.0, 0.2], [0.1, 1.0]], [1, 1]
+        >>> found = baselines.sphere_sampling(X, y, draws=10_000)
+        >>> found.mean.shape, bool(found.effective > 1000)
+        ((2,), True)
     """
 
     log_evidence: float
@@ -44,6 +61,26 @@ def sphere_sampling(X: Any, y: Any, label_noise: float = 0.0, draws: int = 1_000
     """Weights drawn from N(0, I), each with the likelihood ε^r (1 − ε)^(n − r) of its r errors (5.4).
 
     With label_noise = 0 only separators are kept; where none is drawn an error says so.
+
+    Args:
+        X: (n, d).
+        y: (n,), labels −1 and +1.
+        label_noise: ε, the probability of a wrong label.
+        draws: how many.
+        seed: of the generator.
+
+    Returns:
+        The moments and the draws that were kept.
+
+    Raises:
+        ValueError: if fewer than two draws explain the labels.
+
+    Example:
+        >>> from cavity import baselines
+        >>> X, y = [[1.0, 0.2], [0.1, 1.0]], [1, 1]
+        >>> found = baselines.sphere_sampling(X, y, draws=10_000)
+        >>> bool(abs(found.log_evidence + 1.2) < 0.2)
+        True
     """
     X, y = np.asarray(checks.array("X", X, (2,))), np.asarray(checks.array("y", y, (1,)))
     rng = np.random.default_rng(seed)

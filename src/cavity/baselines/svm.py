@@ -17,7 +17,24 @@ MOST_STEPS = 100_000
 
 
 class SVM(NamedTuple):
-    """f(x) = Σ alpha_i k(x, x_i) + bias, labels included in alpha; scales: what rows of k(x, X) are divided by."""
+    """A support vector machine, f(x) = Σ alpha_i k(x, x_i) + bias.
+
+    Attributes:
+        alpha: labels included.
+        bias: 0 where there is none.
+        scales: what the columns of k(x, X) are divided by.
+        K: the kernel matrix, with scaled points.
+        y: the labels.
+        with_bias: whether f has a constant.
+        iterations: made by libsvm.
+
+    Example:
+        >>> from cavity import baselines
+        >>> K, y = [[2.0, -1.0], [-1.0, 2.0]], [1, -1]
+        >>> machine = baselines.svm(K, y)
+        >>> machine.support.tolist(), round(machine.margin, 4)
+        ([0, 1], 1.2247)
+    """
 
     alpha: np.ndarray
     bias: float
@@ -76,6 +93,18 @@ def svm(kernel_matrix: Any, y: Any, *, C: float | None = None, bias: bool = Fals
         bias: whether f has a constant that costs nothing. Without one it is the model of the Bayes point machine:
             scikit-learn is given every point with its mirror image, which leaves no room for a constant.
         normalise: whether points are scaled to length 1 in feature space first (Herbrich & Graepel 2000).
+
+    Returns:
+        The machine.
+
+    Raises:
+        ValueError: if C is None and the data are not separable.
+
+    Example:
+        >>> from cavity import baselines
+        >>> K, y = [[2.0, -1.0], [-1.0, 2.0]], [1, -1]
+        >>> baselines.svm(K, y).alpha.round(4).tolist()
+        [0.3333, -0.3333]
     """
     K, y = np.asarray(checks.array("kernel_matrix", kernel_matrix, (2,))), np.asarray(checks.array("y", y, (1,)))
     scales = np.sqrt(np.diagonal(K)) if normalise else np.ones(len(K))
@@ -103,6 +132,19 @@ def smallest_ball(K: np.ndarray, tolerance: float = 1e-9) -> float:
 
     Weight is moved from the nearest point that has any to the farthest, the best amount at a time, until the farthest
     lies on the ball. Σ βᵢ‖xᵢ − centre‖² is R² from below, the farthest distance from above.
+
+    Args:
+        K: (n, n), inner products of the points.
+        tolerance: of R², relative.
+
+    Returns:
+        R².
+
+    Example:
+        >>> import numpy as np
+        >>> from cavity import baselines
+        >>> round(baselines.smallest_ball(np.array([[1.0, -1.0], [-1.0, 1.0]])), 6)
+        1.0
     """
     beta = np.full(len(K), 1.0 / len(K))
     own, products = np.diagonal(K), K @ beta

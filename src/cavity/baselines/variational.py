@@ -42,9 +42,25 @@ def variational_bayes(
 ) -> Estimate:
     """Variational Bayes; log_evidence is a lower bound on log p(D), growing along the trace.
 
-    start: θ (or the weights w) at which the first weights q_ij are taken; by default the posterior mean if nothing were
-        clutter, the prior mean for mixture weights.
-    tolerance: the largest change of a q_ij in the last iteration.
+    Args:
+        problem: a problem of `cavity.models`, or anything with a `.problem()`.
+        start: θ (or the weights w) at which the first weights q_ij are taken; by default the posterior mean if nothing
+            were clutter, the prior mean for mixture weights.
+        tolerance: the largest change of a q_ij in the last iteration.
+        max_iterations: iterations at most.
+
+    Returns:
+        The estimate; its note says what went wrong, if anything did.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> round(baselines.variational_bayes(problem).mean, 3)
+        1.783
     """
     problem = resolve_problem(problem)
     if (mixture := mixture_data(problem)) is not None:
@@ -134,6 +150,24 @@ def variational_bound_by_quadrature(problem: Any, estimate: Estimate) -> float:
     """log ∫ p(θ) Π_i bound_i(θ) dθ integrated numerically, for the bounds that are tightest at the estimate's q.
 
     A check of `variational_bayes` that uses none of its integrals: scalar clutter problems and mixtures with K = 2.
+
+    Args:
+        problem: a problem of `cavity.models`, or anything with a `.problem()`.
+        estimate: made by `variational_bayes`.
+
+    Returns:
+        The bound on log p(D).
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> found = baselines.variational_bayes(problem)
+        >>> bool(abs(baselines.variational_bound_by_quadrature(problem, found) - found.log_evidence) < 1e-8)
+        True
     """
     problem = resolve_problem(problem)
     clutter, mixture = clutter_data(problem), mixture_data(problem)
@@ -188,8 +222,25 @@ _expected_joint = jax.jit(jax.value_and_grad(expected_joint, argnums=5))
 def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 128) -> Estimate:
     """The Gaussian q with the largest E_q[log p(D, θ)/q(θ)] ≤ log p(D) (2.13), for a scalar θ.
 
-    start: (mean, variance) of the first q; by default that of variational Bayes for clutter, else of Laplace's method.
-    nodes: points of the Gauss–Hermite rule for E_q[log t_i].
+    Args:
+        problem: a problem of `cavity.models`, or anything with a `.problem()`.
+        start: (mean, variance) of the first q; by default that of variational Bayes for clutter, else of Laplace's
+            method.
+        nodes: points of the Gauss–Hermite rule for E_q[log t_i].
+
+    Returns:
+        The estimate; its note says what went wrong, if anything did.
+
+    Raises:
+        ValueError: if the method does not know the problem.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> found = baselines.jensen(problem)
+        >>> bool(found.log_evidence < cv.exact(problem).log_evidence)
+        True
     """
     problem = resolve_problem(problem)
     prior = read_gaussian_prior(problem)

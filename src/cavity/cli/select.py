@@ -84,14 +84,14 @@ def select(
             for factor in WIDTHS
         }
         show(evidence_table(compared(widths, X, y, console), "Widths"), console)
-        command = fit_command(data, label, best, categorical, ignore, missing, standardize, separator)
+        command = suggest_fit(data, label, best, categorical, ignore, missing, standardize, separator)
         if features:
             show_features(best, X, y, recipe.features, console)
         words = f"Best: {best.kernel}, {best.likelihood}. Fit it with: {command}"
         console.print(Text(printable(words)), soft_wrap=True)
 
 
-def fit_command(
+def suggest_fit(
     data: Path,
     label: str,
     best: Candidate,

@@ -47,7 +47,23 @@ MAX_LANDMARKS = 64
 def exact(problem: Any, *, memory: float = 2e9) -> Any:
     """Exact log evidence, mean and covariance: quadrature for a scalar θ, expansion or enumeration otherwise.
 
-    Of a `DiscreteGraph` the marginals, by junction tree: an `Exact`. memory: bytes its tables may take.
+    Of a `DiscreteGraph` the marginals, by junction tree.
+
+    Args:
+        problem: a problem of `cavity.models`, or a `DiscreteGraph`.
+        memory: bytes that the tables of a graph's junction tree may take.
+
+    Returns:
+        An `Estimate`, or of a graph an `Exact`.
+
+    Raises:
+        ValueError: if the problem is of none of these kinds, or too large.
+
+    Example:
+        >>> import cavity as cv
+        >>> found = cv.exact(cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0]))
+        >>> round(found.log_evidence, 4), round(found.mean, 4)
+        (-12.1762, 1.5084)
     """
     if isinstance(problem, DiscreteGraph):
         return exact_discrete(problem, memory=memory)
@@ -176,7 +192,22 @@ def enumerate_clutter(data: ClutterData) -> Estimate:
 def posterior_density(problem: Any, grid: Any, log: bool = False) -> np.ndarray:
     """The joint density p(D, θ) = p(θ) Π t_i(θ), not normalised, or its logarithm, on a grid for plots.
 
-    grid: (m,) values of a scalar θ or of w₁ when K = 2; (m, d) vectors θ, or (m, K) weights.
+    Args:
+        problem: a problem with one Gaussian prior, or of mixture weights.
+        grid: (m,) values of a scalar θ or of w₁ when K = 2; (m, d) vectors θ, or (m, K) weights.
+        log: whether the logarithm is wanted.
+
+    Returns:
+        The density at every point of the grid, (m,).
+
+    Raises:
+        ValueError: if the problem has no such density, or the grid has another shape.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity.exact_inference import posterior_density
+        >>> posterior_density(cv.models.clutter([0.3, 1.8]), [0.0, 1.0], log=True).round(4).tolist()
+        [-6.9678, -6.3626]
     """
     problem = resolve_problem(problem)
     points = np.asarray(grid, float)

@@ -25,6 +25,16 @@ class Bernoulli(Factor):
 
         Z = (π a + (1 − π) b)/S,    y hears (b, a)/S,
         E[log p] grows by b (2π − 1)/(S² Z),    E[log(1 − p)] by −a (2π − 1)/(S² Z).
+
+    Raises:
+        ValueError: in a run, if an observed y is neither 0 nor 1.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> coin = cv.factors.Bernoulli()
+        >>> round(float(np.exp(coin.log_density(0.25, 1))), 4)
+        0.25
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Beta, or Product of Categorical(2) and Beta, power 1",)

@@ -28,6 +28,16 @@ class CategoricalDraw(Factor):
         Z = Σ π_k a_k/S,    y hears a/S,    E[log w_k] grows by (π_k/Z − 1)/S,
 
     and w hears the Dirichlet increments with these expected logarithms: nothing, where y is not known.
+
+    Raises:
+        ValueError: in a run, if an observed y is no state.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> draw = cv.factors.CategoricalDraw()
+        >>> round(float(np.exp(draw.log_density(np.array([0.2, 0.3, 0.5]), 2))), 4)
+        0.5
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Dirichlet, or Product of Categorical and Dirichlet, power 1",)

@@ -20,7 +20,22 @@ from cavity.families.multivariate import AxisAligned, SphericalGaussian
 
 @factor
 class Clutter(Factor):
-    """w: share of clutter, in [0, 1]. clutter_variance: its variance per coordinate. data: x, a number or a vector."""
+    """The clutter term t(θ) = (1 − w) N(x; θ, I) + w N(x; 0, c I) (thesis 3.1). data: x, a number or a vector.
+
+    Args:
+        w: share of clutter, in [0, 1].
+        clutter_variance: c, variance of the clutter per coordinate.
+
+    Raises:
+        ValueError: in a run, if w is outside [0, 1] or the variance is not positive.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> clutter = cv.factors.Clutter(w=0.5, clutter_variance=10.0)
+        >>> round(float(clutter.log_density(1.5, 2.0)), 4)
+        -1.4798
+    """
 
     w: Any
     clutter_variance: Any

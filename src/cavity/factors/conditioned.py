@@ -21,6 +21,18 @@ class Conditioned(Factor):
 
     The factor's log density sees the tuple of all its arguments, as if all were variables; it is integrated numerically
     over those that are.
+
+    Args:
+        factor: the factor of all arguments.
+        places: positions of the arguments that are observed.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity.factors.conditioned import ObservedArguments
+        >>> closeness = cv.factors.from_log_density(lambda x, data: -((x[0] - x[1]) ** 2))
+        >>> given = cv.factors.Conditioned(closeness, places=(1,))
+        >>> given.log_density(3.0, ObservedArguments(values=(1.0,), own=None))
+        -4.0
     """
 
     factor: Factor

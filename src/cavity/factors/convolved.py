@@ -22,7 +22,17 @@ from cavity.families.gaussian import Gaussian
 
 @factor
 class GaussianConvolved(SiteWrapper):
-    """factor: t, of one Gaussian latent. The data of a site are the pair (data of t, r), r ≥ 0."""
+    """The likelihood ∫ t(f) N(f; g, r) df of g, where f = g + e and e ~ N(0, r). data: the pair (data of t, r), r ≥ 0.
+
+    Args:
+        factor: t, a factor of one Gaussian latent.
+
+    Example:
+        >>> import cavity as cv
+        >>> convolved = cv.factors.GaussianConvolved(cv.factors.Probit())
+        >>> round(float(convolved.log_density(0.0, (1, 0.5))), 4)
+        -0.6931
+    """
 
     factor: Factor
 

@@ -15,10 +15,19 @@ from cavity.families.product import Product
 
 @factor
 class Equality(Factor):
-    """t(x₁, …, x_m) = δ(x₁ = … = x_m): every variable hears what the others know.
+    """t(x₁, …, x_m) = δ(x₁ = … = x_m): the message to each variable is what the others know.
 
     The message to x_i is the product of the other cavities, and log Z = A(Σ cavities) − Σ A(cavity), with the constant
     density of the family taken out of all but one.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> gaussian = cv.families.Gaussian()
+        >>> pair = cv.families.Product((gaussian, gaussian))
+        >>> cavity = np.concatenate([gaussian.from_mean(1.0, 1.0), gaussian.from_mean(4.0, 0.5)])
+        >>> cv.factors.Equality().tilted(pair, cavity, None, 1).site.tolist()
+        [8.0, 2.0, 1.0, 1.0]
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Product of equal families, power 1",)

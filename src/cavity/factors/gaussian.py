@@ -14,7 +14,19 @@ from cavity.families.gaussian import Gaussian as GaussianFamily
 
 @factor
 class Gaussian(Factor):
-    """t(θ) = N(y; θ, variance). data: y."""
+    """A Gaussian observation, t(θ) = N(y; θ, variance): conjugate, so that EP is exact. data: y.
+
+    Args:
+        variance: of the noise.
+
+    Raises:
+        ValueError: in a run, if the variance is not positive.
+
+    Example:
+        >>> import cavity as cv
+        >>> cv.factors.Gaussian(variance=0.25).predict(mean=1.0, variance=0.5)
+        {'mean': 1.0, 'variance': 0.75}
+    """
 
     variance: Any
 

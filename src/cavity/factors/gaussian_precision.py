@@ -26,8 +26,8 @@ SIGNS = (1.0, -1.0)
 class GaussianPrecision(Factor):
     """t(x, mean, τ) = N(x − mean; known, 1/τ); slots (x, mean, τ), (x, τ) or (τ,), what is left out counts as 0.
 
-    `known`, a number a site, is the data: the mean where x is a variable, or x where the mean is (the two may change
-    places), or x − mean where both are known.
+    `known`, one number per site, is the data: the mean where x is a variable, or x where the mean is (the two may
+    change places), or x − mean where both are known.
 
     Given τ all is Gaussian, so τ alone is integrated. With cavities N(m_i, v_i), Gamma(τ; a, b), the gap
     g = m_x − m_mean − known and V(τ) = Σ v_i + 1/τ:
@@ -42,6 +42,11 @@ class GaussianPrecision(Factor):
     a sum of positive terms. τ is matched in E[log τ] and E[τ]. Where nothing is known of x (or of the mean) log Z = 0,
     τ hears nothing, and x hears of a mixture of Gaussians: the other's mean, of variance v + E[1/τ], which is infinite
     for a ≤ 1; then it hears nothing.
+
+    Example:
+        >>> import cavity as cv
+        >>> round(float(cv.factors.GaussianPrecision().log_density((1.0, 0.0, 4.0), 0.0)), 4)
+        -2.2258
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gamma, or a Product of one or two Gaussians and a Gamma, power 1",)

@@ -34,6 +34,17 @@ class Linear(Factor):
 
     which is nothing where one of them is not known. It is right also where nothing is known of x_i itself; then
     log Z = −log |a_i|, the integral of the relation over x_i.
+
+    Raises:
+        ValueError: in a run, if a weight is 0 or a variance is negative.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity.factors.linear import Relation
+        >>> difference = Relation(weights=np.array([1.0, -1.0]), offset=0.0, variance=1.0)
+        >>> round(float(cv.factors.Linear().log_density((1.0, 2.0), difference)), 4)
+        -1.4189
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian, or a Product of them, power 1",)
@@ -92,6 +103,16 @@ class InnerProduct(Factor):
     """The relation z = x·w + c between a vector w and a number z; data: (x, c).
 
     Says N(x·m + c, xᵀ V x) to z and N(x·w; m_z − c, v_z) to w, nothing where z is not known.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> vector, number = cv.families.FullGaussian(2), cv.families.Gaussian()
+        >>> cavity = np.concatenate([vector.from_mean([1.0, 2.0], np.eye(2)), number.uniform()])
+        >>> relation = cv.factors.InnerProduct()
+        >>> site = relation.tilted(cv.families.Product((vector, number)), cavity, (np.ones(2), 0.0), 1).site
+        >>> site[-2:].tolist()
+        [1.5, 0.5]
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Product of FullGaussian and Gaussian, power 1",)

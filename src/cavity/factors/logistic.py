@@ -29,11 +29,23 @@ _SCALE = 1.5
 
 @factor
 class Logistic(Factor):
-    """ε + (1 − 2ε) σ(y f) for a label y in {−1, +1}, the data of a site. label_noise: ε in [0, ½).
+    """The logistic likelihood ε + (1 − 2ε) σ(y f) of a label y in {−1, +1}, the data of a site.
 
-    Integrated by the fixed rule of `numerics.follow`. The places that matter are the mode of σ(f)^p N(f; m, v), at
-    p σ(−f) = (f − m)/v; the mode of its slope, at p − (p + 1) σ(f) = (f − m)/v, where the little that a right label has
-    to say comes from; and 0.
+    Integrated by the fixed rule of `numerics.recentred_rule`. The points that matter are the mode of σ(f)^p N(f; m, v),
+    at p σ(−f) = (f − m)/v; the mode of its slope, at p − (p + 1) σ(f) = (f − m)/v, where the little that a right label
+    has to say comes from; and 0.
+
+    Args:
+        label_noise: ε, the probability of a wrong label, in [0, ½).
+
+    Raises:
+        ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
+
+    Example:
+        >>> import cavity as cv
+        >>> found = cv.factors.Logistic().predict(mean=1.0, variance=0.5)
+        >>> round(float(found["probability"]), 4)
+        0.7116
     """
 
     label_noise: Any = 0.0

@@ -26,10 +26,16 @@ class LogisticLink(Factor):
         Z = ∫ Beta(σ(z); a, b) N(z; m, v) dz.
 
     z sees the factor h(z) = Beta(σ(z); a, b), with d log h/dz = (a − 1) σ(−z) − (b − 1) σ(z), and is matched through
-    these slopes where the factor is weak. p is matched in E[log p] and E[log(1 − p)]. A flat Beta(1, 1) says nothing
-    to z. Where nothing is known of z, p hears dz/dp = 1/(p (1 − p)), increments (−1, −1), z hears the log odds of
-    Beta(a − 1, b − 1), and Z = B(a − 1, b − 1)/B(a, b) = S (S − 1)/((a − 1)(b − 1)) with S = a + b − 1; for a ≤ 1 or
-    b ≤ 1 that is infinite, and both hear nothing.
+    these slopes where the factor is weak. p is matched in E[log p] and E[log(1 − p)]. The message of a
+    flat Beta(1, 1) to z is uniform. Where nothing is known of z, the message to p is dz/dp = 1/(p (1 − p)), increments
+    (−1, −1), that to z the log odds of Beta(a − 1, b − 1), and Z = B(a − 1, b − 1)/B(a, b) = S (S − 1)/((a − 1)(b − 1))
+    with S = a + b − 1; for a ≤ 1 or b ≤ 1 that is infinite, and both messages are uniform.
+
+    Example:
+        >>> import cavity as cv
+        >>> link = cv.factors.LogisticLink()
+        >>> link.closed_forms, link.has_density(None)
+        (('Product of a Beta and a Gaussian, power 1',), False)
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Product of a Beta and a Gaussian, power 1",)

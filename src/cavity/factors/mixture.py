@@ -14,7 +14,20 @@ from cavity.families.dirichlet import Dirichlet
 
 @factor
 class Mixture(Factor):
-    """t(w) = Σ_k w_k p_k(x). data: log p_k(x), one row of K numbers a site; −inf where a component cannot give x."""
+    """The mixture-weight term t(w) = Σ_k w_k p_k(x) (thesis 3.3).
+
+    The data are K numbers log p_k(x) per site, −inf where a component cannot give x.
+
+    Raises:
+        ValueError: in a run, if all log densities of a site are −inf, or one is NaN.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> term = cv.factors.Mixture()
+        >>> round(float(np.exp(term.log_density(np.array([0.5, 0.5]), np.log([0.2, 0.4])))), 4)
+        0.3
+    """
 
     closed_forms = ("Dirichlet with power 1, matching E[log w] or, for the Cowell projection, E[w] and Σ E[w²]",)
 

@@ -21,7 +21,7 @@ from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_roo
 class OrdinalProbit(Factor):
     """P(class k | f) = Φ((b_{k+1} − f)/s) − Φ((b_k − f)/s), with b_0 = −∞, b_K = ∞ and the K − 1 thresholds between.
 
-    thresholds: increasing. scale: s. The data of a site are its class, 0 to K − 1.
+    The data of a site are its class, 0 to K − 1.
 
     Against a cavity N(m, v) the noisy latent is N(m, S²), S² = v + s², restricted to the interval. With mean μ and
     variance V of that restriction in units of S (`numerics.interval`):
@@ -33,7 +33,21 @@ class OrdinalProbit(Factor):
         (1 − V) c / S² + [V μ + (1 − V) δ] / S.
 
     The nearer threshold is the anchor where m lies outside the interval, m itself where it lies inside; then nothing
-    cancels in the bracket. Powers other than 1 are integrated by the fixed rule of `numerics.follow`.
+    cancels in the bracket. Powers other than 1 are integrated by the fixed rule of `numerics.recentred_rule`.
+
+    Args:
+        thresholds: b_1 < … < b_{K−1}.
+        scale: s, the standard deviation of the noise.
+
+    Raises:
+        ValueError: in a run, if the thresholds do not increase, the scale is not positive or a class does not exist.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> found = cv.factors.OrdinalProbit(thresholds=[-1.0, 1.0]).predict(mean=0.5, variance=1.0)
+        >>> np.round(found["probabilities"], 4).tolist()
+        [0.1444, 0.4937, 0.3618]
     """
 
     thresholds: Any

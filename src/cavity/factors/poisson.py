@@ -20,11 +20,20 @@ _LARGEST = 300.0
 
 @factor
 class Poisson(Factor):
-    """Count y with rate e^f; the data of a site are its count.
+    """The Poisson likelihood of a count y with rate e^f, log t(f) = y f − e^f − log y!. data: y.
 
-    Integrated by the fixed rule of `numerics.follow`. Both places that matter, the mode of t^p N(f; m, v) and that of
-    e^f t^p N(f; m, v), solve p y + k − p e^f = (f − m)/v, with k = 0 and 1: in terms of w = p v e^f this is
+    Integrated by the fixed rule of `numerics.recentred_rule`. Both points that matter, the mode of t^p N(f; m, v) and
+    that of e^f t^p N(f; m, v), solve p y + k − p e^f = (f − m)/v, with k = 0 and 1: in terms of w = p v e^f this is
     w + log w = log(p v) + m + v (p y + k), Lambert's equation.
+
+    Raises:
+        ValueError: in a run, if the data are not counts.
+
+    Example:
+        >>> import cavity as cv
+        >>> found = cv.factors.Poisson().predict(mean=0.0, variance=0.5)
+        >>> round(float(found["mean"]), 4), round(float(found["variance"]), 4)
+        (1.284, 2.3536)
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power (by a fixed rule)",)

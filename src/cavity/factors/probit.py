@@ -27,7 +27,7 @@ from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_roo
 
 @factor
 class Probit(Factor):
-    """ε + (1 − 2ε) Φ(y f) for a label y in {−1, +1}, the data of a site. label_noise: ε in [0, ½).
+    """The probit likelihood ε + (1 − 2ε) Φ(y f) of a label y in {−1, +1}, the data of a site.
 
     Noise-free, for a cavity N(m, v), s² = 1 + v and z = y m / s (lecture notes, "EP for Bayesian probit regression"),
 
@@ -40,10 +40,23 @@ class Probit(Factor):
 
     from nu = d1 + tau (m + v d1) and 1 − tau = s² (1 − b) / (1 + v (1 − b)). Both are products and sums of positive
     numbers, so they hold their relative accuracy for every cavity. The normalising constant of the site N(x; μ̃, σ̃²)
-    with μ̃ = nu/tau, σ̃² = 1/tau is Z̃ = Z √(2π(v + σ̃²)) exp(+(m − μ̃)² / (2(v + σ̃²))); the lecture notes print a minus.
+    with μ̃ = nu/tau, σ̃² = 1/tau is Z̃ = Z √(2π(v + σ̃²)) exp(+(m − μ̃)² / (2(v + σ̃²))); the lecture notes print a
+    minus.
 
     Label noise is mixed in by `numerics.mixture_tails`. Powers other than 1 have no closed form and are integrated by
-    the fixed rule of `numerics.follow`.
+    the fixed rule of `numerics.recentred_rule`.
+
+    Args:
+        label_noise: ε, the probability of a wrong label, in [0, ½).
+
+    Raises:
+        ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
+
+    Example:
+        >>> import cavity as cv
+        >>> found = cv.factors.Probit(label_noise=0.1).predict(mean=1.0, variance=0.5)
+        >>> round(float(found["probability"]), 4), round(float(found["noisy_probability"]), 4)
+        (0.7929, 0.7343)
     """
 
     label_noise: Any = 0.0

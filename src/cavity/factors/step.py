@@ -18,10 +18,22 @@ from cavity.numerics.normal import log_ndtr
 
 @factor
 class Step(Factor):
-    """1 − ε where y f > 0, ε elsewhere, for a label y in {−1, +1}, the data of a site. label_noise: ε in [0, ½).
+    """The step likelihood, 1 − ε where y f > 0 and ε elsewhere, of a label y in {−1, +1}, the data of a site.
 
     With a cavity N(m, v) and z = y m / √v, Z = ε + (1 − 2ε) Φ(z). The power t^p has the two levels ε^p and (1 − ε)^p,
     so the closed form holds for any power.
+
+    Args:
+        label_noise: ε, the probability of a wrong label, in [0, ½).
+
+    Raises:
+        ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
+
+    Example:
+        >>> import cavity as cv
+        >>> found = cv.factors.Step(label_noise=0.1).predict(mean=1.0, variance=1.0)
+        >>> round(float(found["probability"]), 4), round(float(found["noisy_probability"]), 4)
+        (0.8413, 0.7731)
     """
 
     label_noise: Any = 0.0

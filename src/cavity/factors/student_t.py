@@ -18,10 +18,23 @@ from cavity.numerics.scale_mixture import tilt_of
 
 @factor
 class StudentT(Factor):
-    """t(f) ∝ (1 + (y − f)²/(df · scale²))^(−(df + 1)/2); the data of a site are y.
+    """The Student-t likelihood t(f) ∝ (1 + (y − f)²/(df · scale²))^(−(df + 1)/2). data: y.
 
     The likelihood is not log-concave: between a cavity and an observation far from it the tilted density may have two
     modes. It is integrated as a mixture over its scale (`numerics.scale_mixture`), where neither shows.
+
+    Args:
+        scale: of the noise.
+        df: degrees of freedom.
+
+    Raises:
+        ValueError: in a run, if the scale or the degrees of freedom are not positive.
+
+    Example:
+        >>> import cavity as cv
+        >>> robust = cv.factors.StudentT(scale=1.0, df=4.0)
+        >>> round(float(robust.log_density(0.0, 3.0)), 4)
+        -3.9275
     """
 
     scale: Any

@@ -11,9 +11,18 @@ from cavity.families.base import Family, Tilted
 
 @factor
 class Tempered(SiteWrapper):
-    """t(f)^w. factor: t. The data of a site are the pair (data of t, w), w ≥ 0.
+    """The factor raised to a power per site, t(f)^w. data: the pair (data of t, w), w ≥ 0.
 
     Everything is the factor's own with `power` multiplied by w, so it is exact where the factor knows all powers.
+
+    Args:
+        factor: t.
+
+    Example:
+        >>> import cavity as cv
+        >>> half = cv.factors.Tempered(cv.factors.Probit())
+        >>> round(float(half.log_density(0.0, (1, 0.5))), 4)
+        -0.3466
     """
 
     factor: Factor

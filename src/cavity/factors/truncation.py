@@ -35,6 +35,15 @@ class Truncation(Factor):
     exponent of Z̃; none of these matches the moments.
 
     An indicator is equal to all its powers, so `power` does not enter.
+
+    Raises:
+        ValueError: in a run, if a lower bound is not below the upper one.
+
+    Example:
+        >>> import cavity as cv
+        >>> positive = cv.factors.Truncation()
+        >>> [float(positive.log_density(x, (0.0, float("inf")))) for x in (1.0, -1.0)]
+        [0.0, -inf]
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)

@@ -24,11 +24,19 @@ from cavity._core.precision import float64
 class Tilted(NamedTuple):
     """What EP needs to know of a tilted distribution (factor × cavity).
 
-    log_z: log ∫ factor × cavity.
-    stats: in the family's own coordinates. Gaussian families: (d1, d2), the first and second derivatives of log Z in
-        the cavity mean, laid out like `eta`. Every other family: the expected sufficient statistics.
-    site: natural parameters of the matched message, the one that makes cavity × message share the tilted moments.
-        It follows from `stats` by `family.message`; a factor gives it directly where that would cancel.
+    Attributes:
+        log_z: log ∫ factor × cavity.
+        stats: in the family's own coordinates. Gaussian families: (d1, d2), the first and second derivatives of log Z
+            in the cavity mean, laid out like `eta`. Every other family: the expected sufficient statistics.
+        site: natural parameters of the matched message, the one that makes cavity × message share the tilted moments.
+            It follows from `stats` by `family.message`; a factor gives it directly where that would cancel.
+
+    Example:
+        >>> import cavity as cv
+        >>> gaussian = cv.families.Gaussian()
+        >>> observed = cv.factors.Gaussian(variance=1.0).tilted(gaussian, gaussian.from_mean(0.0, 1.0), 2.0, 1)
+        >>> observed.site.tolist()
+        [2.0, 1.0]
     """
 
     log_z: jax.Array
@@ -37,7 +45,17 @@ class Tilted(NamedTuple):
 
 
 class Family(ABC):
-    """One exponential family. Subclasses are frozen dataclasses: hashable, static under `jit`."""
+    """One exponential family, density exp((eta − flat)·T(x) − A(eta)) in natural parameters eta.
+
+    Subclasses are frozen dataclasses: hashable, static under `jit`.
+
+    Example:
+        >>> import cavity as cv
+        >>> gaussian = cv.families.Gaussian()
+        >>> product = gaussian.product(gaussian.from_mean(0.0, 1.0), gaussian.from_mean(3.0, 0.5))
+        >>> float(gaussian.mean(product))
+        2.0
+    """
 
     @property
     def cavities_proper(self) -> bool:

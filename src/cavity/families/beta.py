@@ -12,7 +12,14 @@ from cavity.families.dirichlet import ShapeFamily
 
 @dataclass(frozen=True)
 class Beta(ShapeFamily):
-    """Beta(x; a, b) on 0 < x < 1, the Dirichlet of (x, 1 − x)."""
+    """Beta(x; a, b) on 0 < x < 1, the Dirichlet of (x, 1 − x).
+
+    Example:
+        >>> import cavity as cv
+        >>> beta = cv.families.Beta()
+        >>> float(beta.mean(beta.from_shapes(2.0, 6.0)))
+        0.25
+    """
 
     @property
     def size(self) -> int:

@@ -48,7 +48,20 @@ def spread_gap(weights: Sequence[jax.Array], others: Sequence[jax.Array]) -> jax
 
 @dataclass(frozen=True)
 class Categorical(Family):
-    """Distribution over the integers 0, …, states − 1; expected statistics are the K probabilities."""
+    """Distribution over the integers 0, …, states − 1; expected statistics are the K probabilities.
+
+    Args:
+        states: K, the number of states.
+
+    Raises:
+        ValueError: if there are no states.
+
+    Example:
+        >>> import cavity as cv
+        >>> three = cv.families.Categorical(3)
+        >>> three.moments(three.from_probabilities([1.0, 1.0, 2.0])).tolist()
+        [0.25, 0.25, 0.5]
+    """
 
     states: int
 

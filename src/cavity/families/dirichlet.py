@@ -105,11 +105,22 @@ def corrections(x: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class Dirichlet(ShapeFamily):
-    """Dirichlet(w; a) over `components` weights.
+    """Dirichlet(w; a) ∝ Π w_k^(a_k − 1) over weights that sum to one.
 
-    match: "log" preserves E[log w], the projection that minimises KL (thesis 3.85). "mean_square" preserves E[w_k] and
-        Σ E[w_k²] instead, the closed form of Cowell et al. (thesis 3.113); tilted statistics are then the 2K numbers
-        (E[w_k], E[w_k²]).
+    Args:
+        components: K, the number of weights.
+        match: "log" preserves E[log w], the projection that minimises KL (thesis 3.85). "mean_square" preserves E[w_k]
+            and Σ E[w_k²] instead, the closed form of Cowell et al. (thesis 3.113); tilted statistics are then the 2K
+            numbers (E[w_k], E[w_k²]).
+
+    Raises:
+        ValueError: if there are fewer than two components, or `match` is neither word.
+
+    Example:
+        >>> import cavity as cv
+        >>> dirichlet = cv.families.Dirichlet(3)
+        >>> dirichlet.mean(dirichlet.from_concentration([1.0, 1.0, 2.0])).tolist()
+        [0.25, 0.25, 0.5]
     """
 
     components: int

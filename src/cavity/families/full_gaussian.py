@@ -36,7 +36,19 @@ def whiten_matrix(factor: jax.Array, matrix: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class FullGaussian(VectorGaussian):
-    """N(x; mean, covariance) for a vector of length `dimension`."""
+    """N(x; mean, covariance) for a vector x, with eta = (precision × mean, precision row by row).
+
+    Args:
+        dimension: length of x.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> family = cv.families.FullGaussian(2)
+        >>> eta = family.from_mean([1.0, 2.0], [[2.0, 1.0], [1.0, 2.0]])
+        >>> np.round(family.covariance(eta), 6).tolist()
+        [[2.0, 1.0], [1.0, 2.0]]
+    """
 
     @property
     def size(self) -> int:

@@ -22,7 +22,15 @@ from cavity.numerics.stable_differences import cross_difference, log_excess
 
 @dataclass(frozen=True)
 class Gamma(Family):
-    """Gamma(x; shape, rate) ∝ x^(shape − 1) exp(−rate·x) on x > 0."""
+    """Gamma(x; shape, rate) ∝ x^(shape − 1) exp(−rate·x) on x > 0.
+
+    Example:
+        >>> import cavity as cv
+        >>> gamma = cv.families.Gamma()
+        >>> eta = gamma.from_shape_rate(3.0, 2.0)
+        >>> float(gamma.mean(eta)), float(gamma.covariance(eta))
+        (1.5, 0.75)
+    """
 
     @property
     def size(self) -> int:

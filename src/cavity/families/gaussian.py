@@ -16,7 +16,14 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 @dataclass(frozen=True)
 class Gaussian(Family):
-    """N(x; mean, variance) with eta = (mean/variance, 1/variance)."""
+    """N(x; mean, variance) with eta = (mean/variance, 1/variance).
+
+    Example:
+        >>> import cavity as cv
+        >>> gaussian = cv.families.Gaussian()
+        >>> gaussian.from_mean(3.0, 0.5).tolist()
+        [6.0, 2.0]
+    """
 
     @property
     def size(self) -> int:

@@ -51,17 +51,41 @@ class OrFlat(Base):
 
 @dataclass(frozen=True)
 class GaussianWithUniform(OrFlat, Gaussian):
-    """A Gaussian, or the function 1 of eta = (0, 0)."""
+    """A Gaussian, or the function 1 of eta = (0, 0).
+
+    Example:
+        >>> import cavity as cv
+        >>> family = cv.families.GaussianWithUniform()
+        >>> bool(family.is_proper(family.flat())), bool(family.is_allowed(family.flat()))
+        (False, True)
+    """
 
 
 @dataclass(frozen=True)
 class GammaWithUniform(OrFlat, Gamma):
-    """A Gamma, or the function 1 of eta = (1, 0)."""
+    """A Gamma, or the function 1 of eta = (1, 0).
+
+    Example:
+        >>> import cavity as cv
+        >>> family = cv.families.GammaWithUniform()
+        >>> family.flat().tolist(), bool(family.is_allowed(family.flat()))
+        ([1.0, 0.0], True)
+    """
 
 
 @dataclass(frozen=True)
 class FullGaussianWithUniform(OrFlat, FullGaussian):
-    """A Gaussian of a vector, or the function 1 of eta = 0."""
+    """A Gaussian of a vector, or the function 1 of eta = 0.
+
+    Args:
+        dimension: length of x.
+
+    Example:
+        >>> import cavity as cv
+        >>> family = cv.families.FullGaussianWithUniform(2)
+        >>> float(family.log_partition(family.flat()))
+        0.0
+    """
 
     def stand_in(self) -> jax.Array:
         return self.pack(jnp.zeros(self.dimension), jnp.eye(self.dimension))

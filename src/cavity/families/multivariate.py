@@ -161,7 +161,17 @@ class AxisAligned(VectorGaussian):
 
 @dataclass(frozen=True)
 class DiagonalGaussian(AxisAligned):
-    """Independent coordinates, each with its own variance."""
+    """N(x; mean, diag(variances)): independent coordinates, each with its own variance.
+
+    Args:
+        dimension: length of x.
+
+    Example:
+        >>> import cavity as cv
+        >>> family = cv.families.DiagonalGaussian(2)
+        >>> family.from_mean([1.0, 2.0], [0.5, 0.25]).tolist()
+        [2.0, 8.0, 2.0, 4.0]
+    """
 
     @property
     def size(self) -> int:
@@ -178,7 +188,17 @@ class DiagonalGaussian(AxisAligned):
 
 @dataclass(frozen=True)
 class SphericalGaussian(AxisAligned):
-    """One variance for all coordinates: the approximation of the thesis's clutter problem (3.8)."""
+    """N(x; mean, variance · I), one variance for all coordinates, as in the thesis's clutter problem (3.8).
+
+    Args:
+        dimension: length of x.
+
+    Example:
+        >>> import cavity as cv
+        >>> family = cv.families.SphericalGaussian(2)
+        >>> family.from_mean([1.0, 2.0], 0.5).tolist()
+        [2.0, 4.0, 2.0]
+    """
 
     @property
     def size(self) -> int:

@@ -39,7 +39,18 @@ def add(terms: list[jax.Array]) -> jax.Array:
 
 @dataclass(frozen=True)
 class Product(Family):
-    """p(x₁, x₂, …) = p₁(x₁) p₂(x₂) …; every question is asked of the parts and the answers are put together."""
+    """p(x₁, x₂, …) = p₁(x₁) p₂(x₂) …; every question is asked of the parts and the answers are put together.
+
+    Args:
+        families: the family of each part.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> pair = cv.families.Product((cv.families.Gaussian(), cv.families.Categorical(2)))
+        >>> pair.size, len(pair.parts(np.zeros(pair.size)))
+        (6, 2)
+    """
 
     families: tuple[Family, ...]
 

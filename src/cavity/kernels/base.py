@@ -26,7 +26,18 @@ VARIANCES = (1e-4, 1e4)
 
 @kernel
 class Kernel:
-    """Base of all kernels: a subclass gives `matrix` and `diagonal_of`, and names its parameters by their bounds."""
+    """Base of all kernels: a subclass gives `matrix` and `diagonal_of`, and names its parameters by their bounds.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import kernels
+        >>> kernel = 2.0 * kernels.RBF(length_scale=3.0) + kernels.Linear(0.5)
+        >>> kernel.names
+        ('constant.value', 'rbf.length_scale', 'linear.variance')
+        >>> np.round(kernel([[0.0], [3.0]]), 4).tolist()
+        [[2.0, 1.2131], [1.2131, 6.5]]
+    """
 
     #: NumPy leaves `number * kernel` to the kernel.
     __array_ufunc__ = None

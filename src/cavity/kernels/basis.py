@@ -19,14 +19,33 @@ from cavity.kernels.structure import without_bounds
 
 
 class Spanned(NamedTuple):
-    """rows: a(x), (n, m), one row a point. residual: r(x), (n,), not negative."""
+    """A basis at some points: f(x) = a(x)ᵀ v + e(x).
+
+    Attributes:
+        rows: a(x), (n, m), one row per point.
+        residual: r(x), the variance of e(x), (n,), not negative.
+
+    Example:
+        >>> from cavity import kernels
+        >>> found = kernels.InducingInputs([[0.0], [1.0]])(kernels.RBF(), [[0.5]])
+        >>> found.rows.shape, found.residual.shape
+        ((1, 2), (1,))
+    """
 
     rows: jax.Array
     residual: jax.Array
 
 
 class Basis(ABC):
-    """What `cavity.models.latent_gaussian` takes as its basis."""
+    """A few functions that carry a Gaussian process, f(x) = a(x)ᵀ v + e(x), v ~ N(0, I).
+
+    `cavity.models.latent_gaussian` takes one as its basis.
+
+    Example:
+        >>> from cavity import kernels
+        >>> kernels.InducingInputs([[0.0], [1.0]]).width
+        2
+    """
 
     @property
     @abstractmethod

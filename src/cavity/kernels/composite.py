@@ -40,7 +40,23 @@ class Composite(Kernel):
 
 @kernel
 class Sum(Composite):
-    """k(x, z) = left(x, z) + right(x, z)."""
+    """The sum of two kernels, also written `left + right`: k(x, z) = left(x, z) + right(x, z).
+
+    Args:
+        left: a kernel.
+        right: another one.
+
+    Raises:
+        TypeError: if either is not a kernel of `cavity.kernels`.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import kernels
+        >>> kernel = kernels.Sum(kernels.Constant(1.0), kernels.Linear(2.0))
+        >>> kernel([[3.0]]).tolist()
+        [[19.0]]
+    """
 
     def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
         return self.left.matrix(X, Z) + self.right.matrix(X, Z)
@@ -51,7 +67,21 @@ class Sum(Composite):
 
 @kernel
 class Product(Composite):
-    """k(x, z) = left(x, z) · right(x, z)."""
+    """The product of two kernels, also written `left * right`: k(x, z) = left(x, z) · right(x, z).
+
+    Args:
+        left: a kernel.
+        right: another one.
+
+    Raises:
+        TypeError: if either is not a kernel of `cavity.kernels`.
+
+    Example:
+        >>> from cavity import kernels
+        >>> kernel = kernels.Product(kernels.Constant(4.0), kernels.Linear(2.0))
+        >>> kernel([[3.0]]).tolist()
+        [[72.0]]
+    """
 
     def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
         return self.left.matrix(X, Z) * self.right.matrix(X, Z)

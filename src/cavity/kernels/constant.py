@@ -16,6 +16,14 @@ class Constant(Kernel):
     Args:
         value: the covariance.
         value_bounds: where a search may move it, or "fixed".
+
+    Raises:
+        ValueError: if the value is not positive.
+
+    Example:
+        >>> from cavity import kernels
+        >>> kernels.Constant(2.0)([[0.0], [5.0]]).tolist()
+        [[2.0, 2.0], [2.0, 2.0]]
     """
 
     value: Any = 1.0
@@ -35,6 +43,14 @@ class White(Kernel):
     Args:
         noise: the variance.
         noise_bounds: where a search may move it, or "fixed".
+
+    Raises:
+        ValueError: if the variance is not positive.
+
+    Example:
+        >>> from cavity import kernels
+        >>> kernels.White(0.5)([[0.0], [5.0]]).tolist()
+        [[0.5, 0.0], [0.0, 0.5]]
     """
 
     noise: Any = 1.0

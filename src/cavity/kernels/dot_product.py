@@ -18,6 +18,14 @@ class Linear(Kernel):
     Args:
         variance: of a weight.
         variance_bounds: where a search may move it, or "fixed".
+
+    Raises:
+        ValueError: if the variance is not positive.
+
+    Example:
+        >>> from cavity import kernels
+        >>> kernels.Linear(2.0)([[1.0], [3.0]]).tolist()
+        [[2.0, 6.0], [6.0, 18.0]]
     """
 
     variance: Any = 1.0
@@ -32,7 +40,7 @@ class Linear(Kernel):
 
 @kernel
 class Polynomial(Kernel):
-    """(scale · xᵀz + offset)^degree.
+    """The polynomial kernel (scale · xᵀz + offset)^degree.
 
     Args:
         degree: a whole number from 1.
@@ -40,6 +48,14 @@ class Polynomial(Kernel):
         scale: of the inner product.
         offset_bounds: where a search may move the offset, or "fixed".
         scale_bounds: where a search may move the scale, or "fixed".
+
+    Raises:
+        ValueError: if the degree is not a whole number from 1, or a parameter is not positive.
+
+    Example:
+        >>> from cavity import kernels
+        >>> kernels.Polynomial(degree=2)([[1.0], [2.0]]).tolist()
+        [[4.0, 9.0], [9.0, 25.0]]
     """
 
     degree: int = static(default=3)

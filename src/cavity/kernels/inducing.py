@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity._core.pytrees import pytree_dataclass
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
+from cavity.kernels.structure import kernel
 from cavity.numerics.linear import cholesky, solve_triangular
 
 #: added to the diagonal of K_ZZ, as a share of its mean: rounding makes eigenvalues negative by some m · 1e-16 of it
@@ -26,15 +26,28 @@ JITTER = 1e-10
 UNREACHED = 1e-20
 
 
-@pytree_dataclass(eq=False)
+@kernel
 class InducingInputs(Basis):
-    """The process seen through its values at some points.
+    """The process seen through its values at m points: a(x) = L⁻¹ k(Z, x), r(x) = k(x, x) − |a(x)|².
 
     Args:
-        inputs: (m, d), one point a row; points far from all of them keep their prior.
+        inputs: (m, d), one row per point; points far from all of them keep their prior.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import kernels
+        >>> basis = kernels.InducingInputs([[0.0], [1.0], [2.0]])
+        >>> found = basis(kernels.RBF(), [[0.0], [1.5]])
+        >>> np.round(np.sum(found.rows**2, axis=1) + found.residual, 6).tolist()
+        [1.0, 1.0]
     """
 
     inputs: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inputs, list | tuple):  # which would be a pytree of numbers
+            object.__setattr__(self, "inputs", np.asarray(self.inputs, float))
 
     @property
     def width(self) -> int:

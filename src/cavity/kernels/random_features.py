@@ -18,20 +18,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity._core.pytrees import pytree_dataclass
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
 from cavity.kernels.composite import Product, Sum
 from cavity.kernels.constant import Constant
 from cavity.kernels.dot_product import Linear
 from cavity.kernels.stationary import RBF, Matern, Stationary
+from cavity.kernels.structure import kernel
 
 
-@pytree_dataclass(eq=False)
+@kernel
 class RandomFeatures(Basis):
-    """Made by `RandomFeatures.draw`. frequencies: w, (k, d), one array for every stationary part of the kernel.
+    """Random Fourier features of a stationary kernel; made by `RandomFeatures.draw`.
 
     The model with these features is itself a Gaussian process: nothing is left out of it, r = 0.
+
+    Args:
+        frequencies: w, (k, d), one array for every stationary part of the kernel.
+
+    Example:
+        >>> import jax
+        >>> from cavity import kernels
+        >>> basis = kernels.RandomFeatures.draw(kernels.RBF(), columns=1, count=200, key=jax.random.key(0))
+        >>> basis.width
+        200
     """
 
     frequencies: tuple[Any, ...]

@@ -19,6 +19,17 @@ def from_spec(spec: Any) -> Kernel:
 
     Args:
         spec: a dictionary with the name of the class under "class" and the class's fields.
+
+    Returns:
+        The kernel.
+
+    Raises:
+        ValueError: if the dictionary describes no kernel of `cavity.kernels`.
+
+    Example:
+        >>> from cavity import kernels
+        >>> kernels.from_spec(kernels.RBF(2.0).spec()).length_scale
+        2.0
     """
     if not isinstance(spec, dict):
         raise ValueError(f"a kernel's spec must be a dictionary; found {type(spec).__name__}.")

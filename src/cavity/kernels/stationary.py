@@ -53,6 +53,16 @@ class RBF(Stationary):
     Args:
         length_scale: ℓ, one number, or one for each feature (automatic relevance determination).
         length_scale_bounds: where a search may move ℓ, or "fixed".
+
+    Raises:
+        ValueError: if a length scale is not positive.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import kernels
+        >>> np.round(kernels.RBF(length_scale=2.0)([[0.0], [2.0]]), 4).tolist()
+        [[1.0, 0.6065], [0.6065, 1.0]]
     """
 
     def profile(self, squared: jax.Array) -> jax.Array:
@@ -69,6 +79,16 @@ class Matern(Stationary):
         length_scale: ℓ, one number, or one for each feature (automatic relevance determination).
         nu: ν, one of 0.5, 1.5, 2.5.
         length_scale_bounds: where a search may move ℓ, or "fixed".
+
+    Raises:
+        ValueError: if a length scale is not positive, or ν is another number.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import kernels
+        >>> np.round(kernels.Matern(nu=0.5)([[0.0], [1.0]]), 4).tolist()
+        [[1.0, 0.3679], [0.3679, 1.0]]
     """
 
     nu: float = static(default=1.5)

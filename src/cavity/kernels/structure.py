@@ -16,14 +16,53 @@ ANYWHERE = (0.5, 2.0)
 
 
 def limits(*, default: Bounds, kw_only: bool = True) -> Any:
-    """The static field `p_bounds` of a parameter `p`, given by name only."""
+    """The static field `p_bounds` of a parameter `p`, given by name only.
+
+    Args:
+        default: a pair of positive numbers, or "fixed".
+        kw_only: whether it is given by name only.
+
+    Returns:
+        The field.
+
+    Example:
+        >>> from cavity import kernels
+        >>> @kernels.kernel
+        ... class Scaled(kernels.Kernel):
+        ...     scale: float = 1.0
+        ...     scale_bounds: tuple = kernels.limits(default=(0.1, 10.0))
+        >>> Scaled().free, Scaled(scale_bounds="fixed").free
+        (('scale',), ())
+    """
     return static(default=default, kw_only=kw_only, repr=False)
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(static, limits))
 def kernel(cls: K) -> K:
-    """Class decorator: a frozen dataclass that is a JAX pytree; two kernels are equal only if they are the same."""
-    return pytree_dataclass(eq=False)(cls)
+    """Class decorator of kernels and bases: a frozen dataclass that is a JAX pytree, compared by identity.
+
+    Args:
+        cls: a subclass of `Kernel`.
+
+    Returns:
+        The class.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from cavity import kernels
+        >>> @kernels.kernel
+        ... class Cosine(kernels.Kernel):
+        ...     period: float = 1.0
+        ...     period_bounds: tuple = kernels.limits(default=(0.1, 10.0))
+        ...     def matrix(self, X, Z):
+        ...         Z = X if Z is None else Z
+        ...         return jnp.cos(2 * jnp.pi * (X[:, :1] - Z[:, 0]) / self.period)
+        ...     def diagonal_of(self, X):
+        ...         return jnp.ones(len(X))
+        >>> Cosine(2.0).names
+        ('cosine.period',)
+    """
+    return pytree_dataclass(cls, eq=False)
 
 
 def without_bounds(instance: Any) -> Any:

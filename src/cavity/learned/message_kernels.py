@@ -39,7 +39,7 @@ def messages_of(family: Family, etas: np.ndarray) -> Messages:
 Features = Callable[[Messages], np.ndarray]
 
 
-class Kernel(ABC):
+class MessageKernel(ABC):
     """A kernel on tuples of messages. Widths are given by their squares, one a message."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Kernel(ABC):
 
 
 @dataclass(frozen=True)
-class MeanVariance(Kernel):
+class MeanVariance(MessageKernel):
     """∏ exp(−(m − m')²/2w²) exp(−(v − v')²/2u²): messages as points (B.2). squares: of w for all, then of u."""
 
     squares: tuple[float, ...]
@@ -72,7 +72,7 @@ class MeanVariance(Kernel):
 
 
 @dataclass(frozen=True)
-class ExpectedProduct(Kernel):
+class ExpectedProduct(MessageKernel):
     """⟨μ_r, μ_s⟩ of joint embeddings: ∏ √(σ²/(v + v' + σ²)) exp(−½ (m − m')²/(v + v' + σ²)) (B.3)."""
 
     squares: tuple[float, ...]
@@ -87,7 +87,7 @@ class ExpectedProduct(Kernel):
 
 
 @dataclass(frozen=True)
-class SumOfProducts(Kernel):
+class SumOfProducts(MessageKernel):
     """Σ ⟨μ_r, μ_s⟩ over the messages of a tuple, each embedded alone (B.5); features side by side."""
 
     squares: tuple[float, ...]
@@ -119,7 +119,7 @@ class ProductOfProducts(ExpectedProduct):
 
 
 @dataclass(frozen=True)
-class OnEmbeddings(Kernel):
+class OnEmbeddings(MessageKernel):
     """exp(−‖μ_r − μ_s‖²/2γ²) on joint embeddings (7). gamma2: γ². inner: features of the embeddings."""
 
     squares: tuple[float, ...]
@@ -138,7 +138,7 @@ class OnEmbeddings(Kernel):
 
 
 @dataclass(frozen=True)
-class SumOnEmbeddings(Kernel):
+class SumOnEmbeddings(MessageKernel):
     """Σ exp(−‖μ_r − μ_s‖²/2γ²) over the messages of a tuple, each embedded alone, each with its own γ²."""
 
     squares: tuple[float, ...]

@@ -54,9 +54,15 @@ class Batch(NamedTuple):
 
 
 class Moments(ABC):
-    """Strategies are hashable and static under `jit`: frozen dataclasses, or objects that are equal to themselves only.
+    """How a tilted distribution is integrated.
 
+    Strategies are hashable and static under `jit`: frozen dataclasses, or objects that are equal to themselves only.
     The arrays of one that learns are not part of it, but of the state that `init` and `learn` give.
+
+    Example:
+        >>> import cavity as cv
+        >>> isinstance(cv.Quadrature(), cv.moments.Moments), cv.ClosedForm().evaluations(cv.families.Gaussian())
+        (True, 1)
     """
 
     #: whether `tilt` uses its key; where not, none is derived, which keeps the compiled loop small.

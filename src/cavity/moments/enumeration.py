@@ -40,8 +40,15 @@ class Enumeration(Moments):
     zero becomes a zero of the site (a count), not a small number. Where nothing is possible log Z = −inf, the site says
     nothing and the statistics are the cavity's.
 
-    maximum: the largest term in place of every sum, which makes max-product of sum-product. log Z then is the largest
-    log weight, and the evidence of a run has no meaning.
+    Args:
+        maximum: the largest term in place of every sum, which makes max-product of sum-product. log Z then is the
+            largest log weight, and the evidence of a run has no meaning.
+
+    Example:
+        >>> import cavity as cv
+        >>> pair = cv.families.Product((cv.families.Categorical(2), cv.families.Categorical(3)))
+        >>> cv.Enumeration().evaluations(pair)
+        6
     """
 
     maximum: bool = False

@@ -39,8 +39,23 @@ class Importance(Moments):
     the Monte Carlo error. Draws from a Gaussian cavity are shifted and scaled to have exactly the cavity's mean and
     covariance, so that a flat factor gives a flat site and weak sites are not drowned in sampling noise.
 
-    draws: how many. proposal: "cavity", or an object with `sample(key, shape)` and `log_density(x)`, needed where the
-        factor is sharp compared with the cavity or far from it.
+    Args:
+        draws: how many.
+        proposal: "cavity", or an object with `sample(key, shape)` and `log_density(x)`, needed where the factor is
+            sharp compared with the cavity or far from it.
+
+    Raises:
+        ValueError: if there are fewer than two draws.
+        TypeError: if the proposal lacks one of the two methods.
+
+    Example:
+        >>> import cavity as cv
+        >>> laplace = cv.factors.from_log_density(lambda x, data: -abs(x - data))
+        >>> problem = cv.models.posterior(laplace, [0.3, -1.2], prior_variance=1.0)
+        >>> problem = problem.with_moments(cv.Importance(draws=2000))
+        >>> solution = cv.infer(problem, cv.EP(max_sweeps=5))
+        >>> solution.info[0]["ess"].shape
+        (2,)
     """
 
     draws: int = 10_000

@@ -39,11 +39,23 @@ class Quadrature(Moments):
     site, where no mass was found. A factor of a Beta variable sees x rounded to double precision, 1 − x no nearer to 0
     than 1e-16; a two-component Dirichlet's sees both weights in full.
 
-    order: points per axis in two and three dimensions, 4k + 1; 41 and 25 if not given, 65 and 41 for
-        products, which takes some 10 MB a site in three dimensions.
-    landmarks: a function of one site's data giving the points x (any fixed number) where the factor jumps or peaks.
-        Only needed for features narrower than a twentieth of the cavity's deviation that do not show from a distance
-        (`cavity.numerics.quadrature` says what can be missed); not used in two and three dimensions.
+    Args:
+        order: points per axis in two and three dimensions, 4k + 1; 41 and 25 if not given, 65 and 41 for products,
+            which takes some 10 MB per site in three dimensions.
+        landmarks: a function of one site's data giving the points x (any fixed number) where the factor jumps or peaks.
+            Only needed for features narrower than a twentieth of the cavity's standard deviation that do not show from
+            a distance (`cavity.numerics.quadrature` says what can be missed); not used in two and three dimensions.
+
+    Raises:
+        ValueError: if order is not 9, 13, 17, …
+        TypeError: if landmarks is not a function.
+
+    Example:
+        >>> import cavity as cv
+        >>> laplace = cv.factors.from_log_density(lambda x, data: -abs(x - data))
+        >>> problem = cv.models.posterior(laplace, [0.3, -1.2], prior_variance=1.0).with_moments(cv.Quadrature())
+        >>> print(round(float(cv.infer(problem).mean), 3))
+        -0.259
     """
 
     order: int | None = None

@@ -18,7 +18,18 @@ GREY = "#777777"
 
 
 class Style(NamedTuple):
-    """How a method is drawn."""
+    """How a method is drawn.
+
+    Attributes:
+        colour: as matplotlib takes it.
+        line: style of the line.
+        marker: of the points, none if empty.
+
+    Example:
+        >>> from cavity import reports
+        >>> reports.STYLES["EP"].plot()["marker"]
+        'x'
+    """
 
     colour: str
     line: str | tuple[int, tuple[int, int]] = "-"
@@ -63,7 +74,23 @@ STYLES: Mapping[str, Style] = {
 def figure(
     rows: int = 1, columns: int = 1, width: float | None = None, height: float | None = None
 ) -> tuple[Figure, Any]:
-    """A figure and an array (rows, columns) of axes in the house style; sizes in inches."""
+    """A figure and an array (rows, columns) of axes in the style of the package.
+
+    Args:
+        rows: of axes.
+        columns: of axes.
+        width: in inches.
+        height: in inches.
+
+    Returns:
+        The figure and the array of its axes.
+
+    Example:
+        >>> from cavity import reports
+        >>> sheet, axes = reports.figure(1, 2)
+        >>> axes.shape
+        (1, 2)
+    """
     sheet = Figure(figsize=(width or 5.2 * columns, height or 3.9 * rows), layout="constrained")
     axes = np.asarray(sheet.subplots(rows, columns, squeeze=False))
     for ax in axes.flat:
@@ -139,7 +166,24 @@ def box_by_name(ax: Axes, samples: Mapping[str, np.ndarray], colours: Mapping[st
 
 
 def save(sheet: Figure, path: str | Path, dpi: int = 150) -> Path:
-    """Write a PNG (Agg) without the date and program a file would otherwise carry, so that equal figures are equal."""
+    """Write a PNG (Agg) without the date and program a file would otherwise carry, so that equal figures are equal.
+
+    Args:
+        sheet: made by `figure`.
+        path: of the file; missing folders are made.
+        dpi: dots per inch.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> from cavity import reports
+        >>> import pathlib, tempfile
+        >>> sheet, axes = reports.figure()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(reports.save(sheet, pathlib.Path(folder) / "empty.png").name)
+        empty.png
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     sheet.savefig(target, format="png", dpi=dpi, metadata={"Software": None})

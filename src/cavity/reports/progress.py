@@ -30,8 +30,18 @@ class Bar:
 class SweepProgress(Bar):
     """Sweep, moment mismatch and log evidence of a running `infer`.
 
-    with SweepProgress("EP") as progress:
-        cavity.infer(problem, callback=progress)
+    Args:
+        description: what is shown beside the bar.
+        console: of rich; by default standard error.
+        quiet: whether nothing is shown.
+
+    Example:
+        >>> from cavity import reports
+        >>> import cavity as cv
+        >>> with reports.SweepProgress("EP", quiet=True) as progress:
+        ...     solution = cv.infer(cv.models.clutter([0.3, 1.8]), callback=progress)
+        >>> print(solution.status)
+        converged
     """
 
     columns = (
@@ -55,7 +65,24 @@ class SweepProgress(Bar):
 
 
 class UnitProgress(Bar):
-    """How many units of an experiment are done, and which one is being worked on."""
+    """How many units of an experiment are done, and which one is being worked on.
+
+    Args:
+        description: what is shown beside the bar.
+        total: number of units.
+        done: how many are done at the start.
+        console: of rich; by default standard error.
+        quiet: whether nothing is shown.
+
+    Example:
+        >>> from cavity import reports
+        >>> with reports.UnitProgress("fits", 2, quiet=True) as progress:
+        ...     for name in ("first", "second"):
+        ...         progress.begin(name)
+        ...         progress.finish()
+        >>> progress.progress.finished
+        True
+    """
 
     columns = (
         SpinnerColumn(),

@@ -15,7 +15,20 @@ NAME_WIDTH = 20
 
 
 class Table(NamedTuple):
-    """Cells may be text, numbers, booleans or None; the first column is the name of the row. note: below the table."""
+    """A table; cells may be text, numbers, booleans or None.
+
+    Attributes:
+        title: above the table.
+        columns: names of the columns.
+        rows: cells, of which the first is the name of the row.
+        note: below the table.
+
+    Example:
+        >>> from cavity import reports
+        >>> table = reports.Table("Errors", ("method", "error"), [("EP", 0.01), ("VB", None)])
+        >>> table.columns
+        ('method', 'error')
+    """
 
     title: str
     columns: Sequence[str]
@@ -51,7 +64,22 @@ def numeric_columns(table: Table) -> list[bool]:
 
 
 def show(table: Table, console: Console) -> None:
-    """Print to the terminal. Names of number columns are broken, so that on a narrow one only text gives way."""
+    """Print to the terminal. Names of number columns are broken, so that on a narrow one only text gives way.
+
+    Args:
+        table: the table.
+        console: of rich.
+
+    Example:
+        >>> from cavity import reports
+        >>> table = reports.Table("Errors", ("method", "error"), [("EP", 0.01), ("VB", None)])
+        >>> import io
+        >>> from rich.console import Console
+        >>> console = Console(file=io.StringIO(), width=60)
+        >>> reports.show(table, console)
+        >>> "EP" in console.file.getvalue()
+        True
+    """
     view = rich.table.Table(
         title=Text(table.title),
         box=rich.box.SIMPLE_HEAD,
@@ -75,7 +103,20 @@ def show(table: Table, console: Console) -> None:
 
 
 def markdown(table: Table) -> str:
-    """The same table as Markdown text."""
+    """The same table as Markdown text.
+
+    Args:
+        table: the table.
+
+    Returns:
+        Markdown text.
+
+    Example:
+        >>> from cavity import reports
+        >>> table = reports.Table("Errors", ("method", "error"), [("EP", 0.01), ("VB", None)])
+        >>> print(reports.markdown(table).splitlines()[-1])
+        | VB | — |
+    """
     marks = ["---:" if numeric else "---" for numeric in numeric_columns(table)]
     lines = [f"**{table.title}**", ""] if table.title else []
     lines += [row_text(table.columns), row_text(marks)]

@@ -24,8 +24,8 @@ from cavity.learned.embedding_operator import BATCH, Settings, compiled_leave_on
 from cavity.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
 from cavity.learned.message_kernels import (
     ExpectedProduct,
-    Kernel,
     MeanVariance,
+    MessageKernel,
     Messages,
     OnEmbeddings,
     ProductOfProducts,
@@ -42,7 +42,7 @@ from cavity_reproductions.learned.logistic_messages import FAMILY, Labelled
 Predictor = Callable[[np.ndarray], np.ndarray]
 Learner = Callable[[Labelled, int, int], Predictor]
 #: a kernel whose squared widths are a factor times those of the median heuristic
-Scaled = Callable[[Messages, float], Kernel]
+Scaled = Callable[[Messages, float], MessageKernel]
 
 FACTORS, RIDGES = BATCH.factors, BATCH.noises
 #: incomplete Cholesky: ranks in the search and at the end, hold-outs, and labels of each to train and to test with
@@ -56,25 +56,25 @@ def times(squares: tuple[float, ...], factor: float) -> tuple[float, ...]:
     return tuple(square * factor for square in squares)
 
 
-def mean_variance(seen: Messages, factor: float) -> Kernel:
+def mean_variance(seen: Messages, factor: float) -> MessageKernel:
     squares = np.concatenate([seen.means.var(axis=0), seen.variances.var(axis=0)])
     # Some messages all have one variance; any width serves them.
     return MeanVariance(times(tuple(np.where(squares > 1e-12, squares, 1.0).tolist()), factor))
 
 
-def expected_product(seen: Messages, factor: float) -> Kernel:
+def expected_product(seen: Messages, factor: float) -> MessageKernel:
     return ExpectedProduct(times(mean_variances(seen), factor))
 
 
-def sum_of_products(seen: Messages, factor: float) -> Kernel:
+def sum_of_products(seen: Messages, factor: float) -> MessageKernel:
     return SumOfProducts(times(mean_variances(seen), factor))
 
 
-def product_of_products(seen: Messages, factor: float) -> Kernel:
+def product_of_products(seen: Messages, factor: float) -> MessageKernel:
     return ProductOfProducts(times(mean_variances(seen), factor))
 
 
-def on_embeddings(seen: Messages, factor: float) -> Kernel:
+def on_embeddings(seen: Messages, factor: float) -> MessageKernel:
     squares = mean_variances(seen)
     return OnEmbeddings(squares, factor * median_gap(seen, squares))
 
@@ -94,11 +94,11 @@ def mean_gap(seen: Messages, square: float) -> float:
     return float(2.0 * np.mean(np.diag(gram)) - 2.0 * np.mean(gram))
 
 
-def sum_on_embeddings(seen: Messages, factor: float) -> Kernel:
+def sum_on_embeddings(seen: Messages, factor: float) -> MessageKernel:
     return SumOnEmbeddings(*single_gaps(seen, factor))
 
 
-def product_on_embeddings(seen: Messages, factor: float) -> Kernel:
+def product_on_embeddings(seen: Messages, factor: float) -> MessageKernel:
     return ProductOnEmbeddings(*single_gaps(seen, factor))
 
 
@@ -154,7 +154,9 @@ def by_features(scaled: Scaled, sizes: tuple[int, int]) -> Learner:
 def by_incomplete_cholesky(scaled: Scaled) -> Learner:
     """Dual ridge regression with an incomplete factor of the Gram matrix."""
 
-    def solved(kernel: Kernel, of: Messages, values: np.ndarray, rank: int, ridges: list[float]) -> list[np.ndarray]:
+    def solved(
+        kernel: MessageKernel, of: Messages, values: np.ndarray, rank: int, ridges: list[float]
+    ) -> list[np.ndarray]:
         diagonal = np.concatenate(
             [np.diag(kernel.gram(of.at(rows), of.at(rows))) for rows in in_blocks(len(of.means), 100)]
         )

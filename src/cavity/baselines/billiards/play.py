@@ -19,12 +19,22 @@ INSIDE = 0.5
 class Play(NamedTuple):
     """The Bayes point as a direction, and how sure the trajectories are of it.
 
-    direction: of unit length; over the weights, or over an orthonormal basis of the points' span with a kernel matrix.
-    alpha: with a kernel matrix the same as weights of the points, f(x) = k(x, X) alpha; else None.
-    error: standard error of the direction, a length, from the spread of the trajectories; nan for a single one.
-    bounces: after how many bounces of each ball the trace was written. trace: (written, trajectories, d), the direction
-    each trajectory had found by then. trace_error: standard error of all together by then.
-    escapes: share of flights that met no wall.
+    Attributes:
+        direction: of unit length; over the weights, or over an orthonormal basis of the points' span with a kernel
+            matrix.
+        alpha: with a kernel matrix the same as weights of the points, f(x) = k(x, X) alpha; else None.
+        error: standard error of the direction, a length, from the spread of the trajectories; nan for a single one.
+        bounces: after how many bounces of each ball the trace was written.
+        trace: (written, trajectories, d), the direction each trajectory had found by then.
+        trace_error: standard error of all together by then.
+        escapes: share of flights that met no wall.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> found = baselines.billiard([[1.0, 0.2], [0.1, 1.0]], [1, 1], bounces=200)
+        >>> found.direction.shape, found.alpha
+        ((2,), None)
     """
 
     direction: np.ndarray
@@ -64,6 +74,19 @@ def billiard(
             linear programming, which also finds out that there is none.
         seed: of all velocities.
         written: how often the estimate is noted on the way, at equal steps of the logarithm.
+
+    Returns:
+        The direction of the centre of mass, with its error and trace.
+
+    Raises:
+        ValueError: if the data are not separable, or an argument is out of range.
+
+    Example:
+        >>> import cavity as cv
+        >>> from cavity import baselines
+        >>> found = baselines.billiard([[1.0, 0.2], [0.1, 1.0]], [1, 1], bounces=200)
+        >>> bool(found.direction[0] > 0 and found.direction[1] > 0)
+        True
     """
     checks.choice("rule", rule, RULES)
     for name, value in (("bounces", bounces), ("trajectories", trajectories), ("randomise", randomise)):
