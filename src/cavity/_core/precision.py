@@ -27,6 +27,33 @@ def is_traced(tree: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def is_staged() -> bool:
+    """Whether this runs inside somebody's `jit`, which would make even known numbers part of its program."""
+    return isinstance(jnp.zeros(()), Tracer)
+
+
+def is_cut(value: Any) -> bool:
+    """Whether this is a traced number in single precision, so that a `jit` may have rounded it on its way here.
+
+    `vmap` and `grad` alone hand the numbers on as they are, only marked as float32: what they hold is looked at.
+    """
+    while isinstance(value, Tracer):
+        held = getattr(value, "val", getattr(value, "primal", None))
+        if not isinstance(held, jax.Array | np.ndarray | np.generic | float):
+            return value.dtype == jnp.float32
+        value = held
+    return False
+
+
+def refuse_cut(tree: Any) -> None:
+    """Refuse what `is_cut`, with the line to write."""
+    if any(is_cut(leaf) for leaf in jax.tree.leaves(tree)):
+        raise TypeError(
+            "numbers arrive here in float32: jax.jit rounds its arguments unless double precision is open around the "
+            "call. Give it float64 arrays and write: with jax.enable_x64(True): ..."
+        )
+
+
 def is_far(value: Any) -> bool:
     """Whether this is an array that lies on an accelerator."""
     concrete = isinstance(value, jax.Array) and not isinstance(value, Tracer)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import is_traced
+from cavity._core.derivatives import forward_only
+from cavity._core.precision import is_staged, is_traced, refuse_cut
 from cavity.inference._convergent import converge
 from cavity.inference._ladder import climb
 from cavity.inference._learning import learns
@@ -71,9 +72,9 @@ def infer(
 ) -> Solution:
     """Approximate the posterior of `problem` by `method`, `Auto()` if none is named: EP, and what helps where it fails.
 
-    May be called inside `jax.vmap` and `jax.jit`; then nothing is timed, no callback is made, `Auto` is its first rung
-    alone, plain EP, and the result is a bare `Solution`. A keyboard interruption hands back the last complete sweep,
-    with status `interrupted`.
+    May be called inside `jax.vmap`, `jax.jit` and `jax.jvp`. Where its numbers are traced nothing is timed, no callback
+    is made, `Auto` is its first rung alone, plain EP, and the result is a bare `Solution`. A keyboard interruption
+    hands back the last complete sweep, with status `interrupted`.
 
     Args:
         problem: a `Problem`, or anything with a `problem()` method: a graph, a model.
@@ -95,6 +96,14 @@ def infer(
         >>> print(round(cavity.infer(above).mean, 4))
         0.7979
     """
+    if is_staged():
+        with jax.ensure_compile_time_eval():
+            return checked_run(problem, method, init, key, max_seconds, callback)
+    return checked_run(problem, method, init, key, max_seconds, callback)
+
+
+def checked_run(problem: Any, method: Any, init: Any, key: Any, max_seconds: Any, callback: Any) -> Any:
+    """`infer`, where known numbers are not part of somebody's program."""
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
     assembled = problem.problem()
@@ -107,6 +116,7 @@ def infer(
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
         raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
+    refuse_cut((problem, assembled, init, method))
     with jax.enable_x64(True):
         assembled.check()
         if isinstance(method, Method):
@@ -150,7 +160,7 @@ def traced(problem: Problem, method: Rule, first: Start | None, key: jax.Array) 
     problem = in_double(problem)
     state = initial_state(problem, method, first, key)
     state, report, evidence = advance_anew(problem, method, state, jnp.asarray(method.max_sweeps), key)
-    return as_solution(problem, method, state, report, evidence)
+    return forward_only(as_solution(problem, method, state, report, evidence))
 
 
 def in_double(problem: Problem) -> Problem:
