@@ -1,4 +1,4 @@
-"""What every solution can be asked, asked of the solutions of all kinds of models: check, to_arviz, energy, leave-one-out."""
+"""What every solution can be asked, of all kinds of models: check, to_arviz, energy, leave-one-out."""
 
 import importlib.util
 
@@ -38,7 +38,7 @@ def classifier(**prior):
 
 ROWS = np.array([[1.0, 0.2], [-0.5, 1.0], [0.3, 0.4]])
 MODELS = {
-    "clutter": lambda: cv.models.clutter([0.2, 1.0, 6.0]),
+    "clutter": lambda: cv.models.clutter([1.0, 1.4, 1.9], w=0.1),
     "weights of a mixture": lambda: cv.models.mixture_weights(np.array([[0.2, 0.5], [0.7, 0.1]])),
     "truncation": lambda: cv.models.truncation(0.0, 1.0, lower=0.3),
     "kernel matrix": lambda: classifier(kernel_matrix=ROWS @ ROWS.T + np.eye(3)),
@@ -128,5 +128,5 @@ def test_a_factor_without_a_density_is_named_as_the_reason():
     first = graph.gaussian(0.0, 1.0)
     graph.linear(first, out=np.array(1.0), variance=1.0)
     graph.linear(first, graph.gaussian(0.0, 1.0), out=graph.gaussian(0.0, 1.0))
-    with pytest.raises((TypeError, ValueError), match="log_density|density"):
+    with pytest.raises((TypeError, ValueError), match="density"):
         cv.infer(graph).check()

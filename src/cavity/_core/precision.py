@@ -6,8 +6,10 @@ rounded to float32 by the first operation done outside. Large arrays of an accel
 them back may take longer than the run that made them.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -27,9 +29,9 @@ def is_traced(tree: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
-def is_staged() -> bool:
-    """Whether this runs inside somebody's `jit`, which would make even known numbers part of its program."""
-    return isinstance(jnp.zeros(()), Tracer)
+def known_at_once() -> AbstractContextManager[None]:
+    """A scope in which known numbers are computed with at once, also inside somebody's `jit`."""
+    return jax.ensure_compile_time_eval() if isinstance(jnp.zeros(()), Tracer) else contextlib.nullcontext()
 
 
 def is_cut(value: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.derivatives import forward_only
-from cavity._core.precision import is_staged, is_traced, refuse_cut
+from cavity._core.precision import is_traced, known_at_once, refuse_cut
 from cavity.inference._convergent import converge
 from cavity.inference._ladder import climb
 from cavity.inference._learning import learns
@@ -96,17 +96,8 @@ def infer(
         >>> print(round(cavity.infer(above).mean, 4))
         0.7979
     """
-    if is_staged():
-        with jax.ensure_compile_time_eval():
-            return checked_run(problem, method, init, key, max_seconds, callback)
-    return checked_run(problem, method, init, key, max_seconds, callback)
-
-
-def checked_run(problem: Any, method: Any, init: Any, key: Any, max_seconds: Any, callback: Any) -> Any:
-    """`infer`, where known numbers are not part of somebody's program."""
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
-    assembled = problem.problem()
     method = Auto() if method is None else method
     if not isinstance(method, Rule):
         raise TypeError(f"method must be made by Auto(), EP(), PowerEP(...) and the like; found {method!r}.")
@@ -116,8 +107,9 @@ def checked_run(problem: Any, method: Any, init: Any, key: Any, max_seconds: Any
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
         raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
-    refuse_cut((problem, assembled, init, method))
-    with jax.enable_x64(True):
+    with known_at_once(), jax.enable_x64(True):
+        assembled = problem.problem()
+        refuse_cut((problem, assembled, init, method))
         assembled.check()
         if isinstance(method, Method):
             check_groups(method.projection, assembled.groups, method.power)
@@ -133,7 +125,7 @@ def checked_run(problem: Any, method: Any, init: Any, key: Any, max_seconds: Any
             solution = converge(assembled, method, first, key, limits)
         else:
             solution = drive(assembled, method, first, key, limits)
-    solution = interpret(solution)
+        solution = interpret(solution)
     try:
         if callback is not None:
             callback(solution)

@@ -134,7 +134,7 @@ class Tree(Posterior):
 
     def seen(self, prior: TreePrior, scope: int, index: jax.Array, x: Any) -> Any:
         raise TypeError(
-            "the factors of a tree approximation are spread along the tree and cannot be evaluated one by one: check the "
+            "the factors of a tree approximation lie along the tree and cannot be evaluated one by one: check the "
             "graph without it, infer(graph), or compare with cavity.exact(graph)."
         )
 
