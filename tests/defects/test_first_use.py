@@ -123,14 +123,12 @@ def above_a_half():
         return cv.infer(graph, cv.EP())
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="defect 13: check() fails on the solution of a graph")
 def test_the_solution_of_a_graph_can_be_checked(above_a_half):
     check = above_a_half.check()
     assert check.verdict == "EP agrees"
     assert check.log_evidence == pytest.approx(float(log_ndtr(-0.5)), abs=5 * check.standard_error + 1e-9)
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="defect 13: to_arviz() fails on the solution of a graph")
 def test_the_solution_of_a_graph_can_be_handed_to_arviz(above_a_half):
     pytest.importorskip("arviz")
     data = above_a_half.to_arviz(draws=1000)

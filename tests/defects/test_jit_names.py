@@ -1,7 +1,4 @@
-"""Names of variables under `jax.jit` and `jax.vmap`.
-
-Each test states the right answer of a known defect, fails today, and whoever mends the defect takes the mark off.
-"""
+"""Names of variables under `jax.jit` and `jax.vmap`: what a compiled run says must not depend on earlier graphs."""
 
 import ast
 import math
@@ -13,7 +10,6 @@ import pytest
 
 import cavity as cv
 
-SWAPPED = "defect 1: a compiled run answers with the variables of the first graph it was traced with"
 MEANS = {"a": 0.0, "b": 9.0}
 #: of N(0, 1) and of N(9, 1) above 0
 POSTERIOR_MEANS = {"a": math.sqrt(2 / math.pi), "b": 9.0}
@@ -39,17 +35,10 @@ def table(order):
     return graph
 
 
-def read(graph, solution):
-    """The solution with the questions of its graph, where these are asked of the graph."""
-    interpret = getattr(graph, "interpret", None)
-    return solution if interpret is None else interpret(solution)
-
-
 def mean(graph, solution, name):
-    return float(read(graph, solution).marginals[name].mean)
+    return float(graph.interpret(solution).marginals[name].mean)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=SWAPPED)
 def test_one_compiled_run_tells_two_orders_of_variables_apart():
     run = jax.jit(lambda p: cv.infer(p, cv.EP()))
     for order in ("ab", "ba"):
@@ -59,7 +48,6 @@ def test_one_compiled_run_tells_two_orders_of_variables_apart():
             assert mean(graph, solution, own) == pytest.approx(right, abs=1e-6), (order, own)
 
 
-@pytest.mark.xfail(strict=True, raises=KeyError, reason=SWAPPED)
 def test_one_compiled_run_knows_the_names_of_every_graph():
     run = jax.jit(lambda p: cv.infer(p, cv.EP()))
     run(truncated("ab").problem())
@@ -70,7 +58,6 @@ def test_one_compiled_run_knows_the_names_of_every_graph():
         assert mean(graph, solution, names[own]) == pytest.approx(right, abs=1e-6)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=SWAPPED)
 def test_a_stack_of_graphs_is_read_by_the_names_of_each():
     graphs = [truncated("ab"), truncated("ba")]
     stack = jax.tree.map(lambda *leaves: np.stack(leaves), *(graph.problem() for graph in graphs))
@@ -81,18 +68,16 @@ def test_a_stack_of_graphs_is_read_by_the_names_of_each():
             assert mean(graph, solution, own) == pytest.approx(right, abs=1e-6), (number, own)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=SWAPPED)
 def test_pairs_of_a_compiled_run_are_not_transposed():
     run = jax.jit(lambda p: cv.infer(p, cv.EP()))
     right = TABLE / TABLE.sum()
     for order in ("xy", "yx"):
         graph = table(order)
-        found = read(graph, run(graph.problem()))
+        found = graph.interpret(run(graph.problem()))
         np.testing.assert_allclose(found.pair("x", "y"), right, atol=1e-6, err_msg=order)
         np.testing.assert_allclose(found.pair("y", "x"), right.T, atol=1e-6, err_msg=order)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 1: readers of different graphs count as equal")
 def test_no_class_has_one_hash_for_all_its_objects():
     constant = []
     for path in sorted(Path(cv.__file__).parent.rglob("*.py")):

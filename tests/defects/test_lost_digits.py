@@ -154,9 +154,6 @@ def test_the_evidence_of_a_bound_far_out_keeps_its_digits():
 # ---------------------------------------------------------------- 47: single precision under a user's own jit
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="defect 47: inputs are cut to single precision at the user's jit"
-)
 def test_infer_under_a_users_jit_is_exact_or_refused():
     with jax.enable_x64(False):  # as in a program that changed no setting
         graph = cv.FactorGraph()

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from cavity._core.precision import is_far, is_traced
+from cavity._core.precision import is_far, is_traced, refuse_cut
 
 #: numbers beyond this are refused: sums of their squares, and these times a kernel's variance, would overflow.
 LARGEST = 1e100
@@ -17,6 +17,7 @@ LARGEST = 1e100
 def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
     """A float64 array with one of the given numbers of dimensions, not empty, all finite."""
     if is_traced(value) or is_far(value):
+        refuse_cut(value)
         result = jnp.asarray(value, float)
     else:
         try:
@@ -41,6 +42,7 @@ def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
 def number(name: str, value: Any) -> Any:
     """A finite real number."""
     if is_traced(value):
+        refuse_cut(value)
         return jnp.asarray(value, float)
     if isinstance(value, (str, bytes, bool)) or np.ndim(value) != 0:
         raise ValueError(f"{name} must be a number; found {value!r}.")

@@ -6,8 +6,10 @@ rounded to float32 by the first operation done outside. Large arrays of an accel
 them back may take longer than the run that made them.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -25,6 +27,33 @@ LARGE = 2**24
 def is_traced(tree: Any) -> bool:
     """Whether any leaf is being traced (inside `jit`, `vmap` or `grad`), so that its value cannot be looked at."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def known_at_once() -> AbstractContextManager[None]:
+    """A scope in which known numbers are computed with at once, also inside somebody's `jit`."""
+    return jax.ensure_compile_time_eval() if isinstance(jnp.zeros(()), Tracer) else contextlib.nullcontext()
+
+
+def is_cut(value: Any) -> bool:
+    """Whether this is a traced number in single precision, so that a `jit` may have rounded it on its way here.
+
+    `vmap` and `grad` alone hand the numbers on as they are, only marked as float32: what they hold is looked at.
+    """
+    while isinstance(value, Tracer):
+        held = getattr(value, "val", getattr(value, "primal", None))
+        if not isinstance(held, jax.Array | np.ndarray | np.generic | float):
+            return value.dtype == jnp.float32
+        value = held
+    return False
+
+
+def refuse_cut(tree: Any) -> None:
+    """Refuse what `is_cut`, with the line to write."""
+    if any(is_cut(leaf) for leaf in jax.tree.leaves(tree)):
+        raise TypeError(
+            "numbers arrive here in float32: jax.jit rounds its arguments unless double precision is open around the "
+            "call. Give it float64 arrays and write: with jax.enable_x64(True): ..."
+        )
 
 
 def is_far(value: Any) -> bool:

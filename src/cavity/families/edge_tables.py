@@ -63,6 +63,14 @@ class EdgeTables(Family):
         gap = jnp.max(Categorical(self.states**2).distance(pairs[0], pairs[1]), axis=-1)
         return jnp.where(jnp.all(self.is_proper(both), axis=0), gap, jnp.inf)
 
+    @float64
+    def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """Σ p(pair) (log table − log table') over all edges, − A + A'; infinite where p' is zero and p is not."""
+        p = jnp.exp(self.log_pairs(eta))
+        gap = jnp.where(p > 0, self.tables(eta) - self.tables(other), 0.0)
+        linear = jnp.sum(jnp.where(p > 0, p * gap, 0.0), axis=(-3, -2, -1))
+        return linear - self.log_partition(eta) + self.log_partition(other)
+
     def changes(self, cavity: jax.Array, known: jax.Array, log_pairs: jax.Array) -> jax.Array:
         """Changes of tables and counts that make a cavity of `known` log pair marginals one of these.
 

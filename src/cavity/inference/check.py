@@ -4,7 +4,7 @@
 
 The mean weight estimates the evidence without bias and with a standard error. Under a Gaussian prior the proposal is a
 mixture: what tempered particles found, a wide t around q, q itself and the prior, so that neither a mode q misses nor
-a tail it cuts off goes without draws. Other families are drawn from q and the prior.
+a tail it cuts off goes without draws. Other families, and graphs, are drawn from q and the prior.
 """
 
 import dataclasses
@@ -64,7 +64,8 @@ class Check:
         difference: EP's log evidence less the estimate.
         k_hat: shape of the tail of the weights; it judges the proposal, not EP.
         effective_sample_size: (Σ w)² / Σ w². nonzero: share of the draws whose weight is not zero.
-        mean, variance: of the exact posterior, with standard errors `mean_error` and `variance_error`.
+        mean, variance: of the exact posterior, with standard errors `mean_error` and `variance_error`; of a graph of
+            mixed variables by their names, of discrete variables those of the number of the state.
         covariance, covariance_error: of all entries of a value in a row; None where there are more than 50.
         draws: the values drawn. log_weights: their normalised log weights, the largest smoothed.
         variable: what a value is called.
@@ -140,6 +141,7 @@ def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None)
         raise MissingDensity(
             "check needs the log density of every factor, log_density(x, data), and one of them has none."
         ) from None
+    found = found._replace(x=solution.by_name(found.x))
     searched = found.dimension <= SEARCHED or all(group.factor.is_log_concave() for group in solution.problem.groups)
     return judged(found, float(solution.log_evidence), searched, problem.posterior.variable)
 
@@ -171,9 +173,12 @@ def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Arr
 
 
 def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weighted:
-    """Draws from 0.8 q + 0.2 prior through what the families offer."""
-    flat, q = problem.posterior.flat(problem.prior), jnp.asarray(q)
-    held = [(0.8, q), (0.2, flat)] if bool(problem.posterior.is_proper(q)) else [(1.0, flat)]
+    """Draws from 0.8 q + 0.2 prior through what the families offer; from q alone where a variable has no prior."""
+    flat, q = problem.posterior.flat(problem.prior), jax.tree.map(jnp.asarray, q)
+    proper = [own for own in (q, flat) if bool(problem.posterior.is_known(own))]
+    if not proper:
+        raise ValueError("check draws from q or from the prior, and both are improper.")
+    held = list(zip((0.8, 0.2) if len(proper) == 2 else (1.0,), proper, strict=True))
     counts = [max(2, round(share * draws)) for share, _ in held]
     keys = jax.random.split(key, len(held))
     stacks = [
@@ -184,7 +189,10 @@ def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weigh
     densities = jnp.stack([problem.posterior.log_density(problem.prior, own, x) for _, own in held])
     shares = jnp.log(jnp.asarray(counts) / sum(counts))
     proposal = jax.nn.logsumexp(densities + shares[:, None], axis=0)
-    log_weights = np.asarray(densities[-1] - proposal) + log_likelihood(problem, x)
+    # The weights of discrete variables alone are factors like others: that prior is not normalised.
+    scale = problem.posterior.log_partition(flat) - problem.posterior.log_partition(problem.prior)
+    log_prior = problem.posterior.log_density(problem.prior, flat, x) + scale
+    log_weights = np.asarray(log_prior - proposal) + log_likelihood(problem, x)
     log_weights = np.where(np.isnan(log_weights), -math.inf, log_weights)
     dimension = sum(leaf[0].size for leaf in jax.tree.leaves(x))
     return Weighted(jax.tree.map(np.asarray, x), log_weights, np.repeat(np.arange(len(held)), counts), dimension)

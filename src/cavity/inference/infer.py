@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import is_traced
+from cavity._core.precision import is_traced, known_at_once, refuse_cut
 from cavity.inference._loop import Start
 from cavity.inference.methods import Auto, Limits, Method
 from cavity.inference.problem import Problem
@@ -65,9 +65,9 @@ def infer(
 ) -> Solution:
     """Approximate the posterior of `problem` by `method`, `Auto()` if none is named: EP, and what helps where it fails.
 
-    May be called inside `jax.vmap` and `jax.jit`; then nothing is timed, no callback is made, `Auto` is its first rung
-    alone, plain EP, and the result is a bare `Solution`. A keyboard interruption hands back the last complete sweep,
-    with status `interrupted`.
+    May be called inside `jax.vmap`, `jax.jit` and `jax.jvp`. Where its numbers are traced nothing is timed, no callback
+    is made, `Auto` is its first rung alone, plain EP, and the result is a bare `Solution`. A keyboard interruption
+    hands back the last complete sweep, with status `interrupted`.
 
     Args:
         problem: a `Problem`, or anything with a `problem()` method: a graph, a model.
@@ -91,8 +91,6 @@ def infer(
     """
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
-    pad = getattr(problem, "padded_problem", None)
-    assembled, init = (problem.problem(), init) if pad is None else pad(init)
     method = Auto() if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method must be made by Auto(), EP(), PowerEP(...) and the like; found {method!r}.")
@@ -101,7 +99,10 @@ def infer(
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
         raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
-    with jax.enable_x64(True):
+    with known_at_once(), jax.enable_x64(True):
+        pad = getattr(problem, "padded_problem", None)
+        assembled, init = (problem.problem(), init) if pad is None else pad(init)
+        refuse_cut((problem, assembled, init, method))
         assembled.check()
         method.check(assembled)
         first = initial(assembled, method, init)
@@ -111,7 +112,7 @@ def infer(
         interpret = getattr(problem, "interpret", as_it_is)
         heard = None if callback is None else lambda solution: callback(interpret(solution))
         solution = method.solve(assembled, first, key, Limits(deadline, heard))
-    solution = interpret(solution)
+        solution = interpret(solution)
     try:
         if callback is not None:
             callback(solution)

@@ -28,17 +28,20 @@ def arviz() -> Any:
     return arviz
 
 
-def named(name: str, leaves: list[Any]) -> dict[str, np.ndarray]:
-    """One chain of draws, an array a leaf; numbered where there are several."""
+def named(name: str, x: Any) -> dict[str, np.ndarray]:
+    """One chain of draws by name: those of a dictionary, else one for all leaves, numbered where there are several."""
+    if isinstance(x, dict):
+        return {own: np.asarray(leaf)[None] for own, leaf in x.items()}
+    leaves = jax.tree.leaves(x)
     names = [name] if len(leaves) == 1 else [f"{name}_{number}" for number in range(len(leaves))]
     return {own: np.asarray(leaf)[None] for own, leaf in zip(names, leaves, strict=True)}
 
 
-def from_draws(problem: Problem, x: Any, attributes: dict[str, Any]) -> "InferenceData":
-    """Draws of a problem's unknown, with log t_i(x) of every site, called y."""
+def from_draws(problem: Problem, x: Any, shown: Any, attributes: dict[str, Any]) -> "InferenceData":
+    """Draws of a problem's unknown as they are shown, with log t_i(x) of every site, called y."""
     return arviz().from_dict(
-        posterior=named(problem.posterior.variable, jax.tree.leaves(x)),
-        log_likelihood=named("y", list(pointwise_log_likelihood(problem, x))),
+        posterior=named(problem.posterior.variable, shown),
+        log_likelihood=named("y", pointwise_log_likelihood(problem, x)),
         attrs=attributes,
     )
 
@@ -48,8 +51,8 @@ def from_weighted(
 ) -> "InferenceData":
     """Draws resampled by their weights, as many as there are, and the weighted draws in a group of their own."""
     kept = rng.choice(log_weights.size, log_weights.size, p=np.exp(log_weights))
-    leaves = jax.tree.leaves(x)
-    found = arviz().from_dict(posterior=named(variable, [leaf[kept] for leaf in leaves]), attrs=attributes)
-    weighted = named(variable, leaves) | {"log_weight": log_weights[None]}
+    resampled = jax.tree.map(lambda leaf: leaf[kept], x)
+    found = arviz().from_dict(posterior=named(variable, resampled), attrs=attributes)
+    weighted = named(variable, x) | {"log_weight": log_weights[None]}
     found.add_groups({WEIGHTED: arviz().convert_to_dataset(weighted)})
     return found

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
+from cavity.families.product import Product
 from cavity.inference.problem import Problem
 
 #: terms evaluated at once, to bound memory
@@ -22,6 +23,8 @@ def log_terms(problem: Problem, x: Any) -> tuple[jax.Array, ...]:
     def of_group(group: Any) -> jax.Array:
         index = jnp.arange(group.size)
         seen = problem.posterior.seen(problem.prior, group.scope, index, x)
+        if isinstance(seen, tuple) and not isinstance(group.family, Product):
+            (seen,) = seen  # a factor of one variable sees its value, one of several a tuple
         return jax.vmap(group.factor.log_density)(seen, jax.tree.map(jnp.asarray, group.data))
 
     return tuple(of_group(group) for group in problem.groups)

@@ -160,7 +160,8 @@ class Solution(Result):
     @float64
     def sample(self, key: jax.Array, draws: int) -> Any:
         """Independent draws from q."""
-        return self.problem.posterior.sample(key, self.problem.prior, self.q, draws)
+        prior, q = jax.tree.map(jnp.asarray, (self.problem.prior, self.q))
+        return self.problem.posterior.sample(key, prior, q, draws)
 
     @float64
     def log_density(self, x: Any) -> Any:
@@ -197,7 +198,11 @@ class Solution(Result):
             "status": str(self.status),
             "method": str(self.method),
         }
-        return from_draws(self.problem, x, attributes)
+        return from_draws(self.problem, x, self.by_name(jax.tree.map(np.asarray, x)), attributes)
+
+    def by_name(self, x: Any) -> Any:
+        """Draws as the model's user calls them: as they are, or a dictionary by variable."""
+        return x
 
     def ended(self, status: Status) -> "Solution":
         """The same state, marked as where this stopped the run; a claim of convergence stays."""

@@ -132,6 +132,12 @@ class Tree(Posterior):
         states, _ = jax.lax.scan(row, start, (keys, prior.rows[::-1]))
         return states[:, :-2]
 
+    def seen(self, prior: TreePrior, scope: int, index: jax.Array, x: Any) -> Any:
+        raise TypeError(
+            "the factors of a tree approximation lie along the tree and cannot be evaluated one by one: check the "
+            "graph without it, infer(graph), or compare with cavity.exact(graph)."
+        )
+
     def log_density(self, prior: TreePrior, q: TreeDistribution, x: jax.Array) -> jax.Array:
         states = jnp.concatenate([x, jnp.zeros((*x.shape[:-1], 2), int)], axis=-1)
         nodes = jnp.arange(len(prior.parent) - 2)

@@ -87,6 +87,18 @@ class DiscreteSolution(ModelSolution):
             return summed_to(self._joint(self._held(), int(own.cluster[i])), list(own.members[own.cluster[i]]), i, j)
         return self._pair_in_factor(i, j)
 
+    def by_name(self, x: Any) -> np.ndarray:
+        """Drawn states (draws, variables), in the order of the graph."""
+        nodes, own = x, self.clustering
+        if not isinstance(self.q, TreeDistribution):
+            rows = self._rows()
+            nodes = np.stack([x[family][:, row] for family, row in zip(rows.family, rows.row, strict=True)], axis=1)
+        if own is None:
+            return nodes
+        shapes = [[int(own.cardinalities[v]) for v in members] for members in own.members]
+        states = [np.unravel_index(nodes[:, node], shape) for node, shape in enumerate(shapes)]
+        return np.stack([states[node][axis] for node, axis in zip(own.cluster, own.axis, strict=True)], axis=1)
+
     def _held(self) -> Any:
         """Marginals of the nodes: an array (nodes, K) where all have K states, else a list of arrays."""
         moments = self.view("moments")

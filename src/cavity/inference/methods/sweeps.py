@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
+from cavity._core.derivatives import forward_only
 from cavity._core.precision import to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.threads import one_blas_thread
@@ -105,7 +106,7 @@ class Sweeps(UpdateRule, Method):
         problem = in_double(problem)
         state = initial_state(problem, self, init, key)
         state, report, evidence = advance_anew(problem, self, state, jnp.asarray(self.max_sweeps), key)
-        return as_solution(problem, self, state, report, evidence)
+        return forward_only(as_solution(problem, self, state, report, evidence))
 
     def __str__(self) -> str:
         """The method in words; a power or damping other than the usual one is named."""
