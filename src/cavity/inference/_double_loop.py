@@ -58,7 +58,7 @@ def at(
     q = refresh(problem, sites)
     marginals = marginals_of(problem, q)
     value = problem.posterior.log_partition(q)
-    feasible, looks = problem.posterior.is_proper(q), []
+    feasible, looks = problem.posterior.is_valid(q), []
     for number, (group, own, seen, surrogate) in enumerate(zip(problem.groups, sites, marginals, gamma, strict=True)):
         cavities = surrogate - power * own
         found = look(group, number, seen, cavities, power, key)

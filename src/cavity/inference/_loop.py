@@ -39,7 +39,7 @@ class Visits(NamedTuple):
     """A table of visits, and which numbers of a site they may change; None for all."""
 
     table: Table
-    free: np.ndarray | None
+    mask: np.ndarray | None
 
 
 def visit_in_windows(
@@ -55,7 +55,7 @@ def visit_in_windows(
         unit *= levels[-1]
     filled = filled_up(table, -(-blocks // unit) * unit, group.size)
     shape = (filled.shape[0] // unit, *reversed(levels))
-    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.free)
+    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.mask)
 
     def through(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
         """Window `number` of `outer`, with the windows and blocks in it."""
@@ -94,7 +94,7 @@ def visit_together(
 ) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
     table = visits.table
-    rows = gather(group, state.sites[number], state.memory[number], table[0], visits.free)
+    rows = gather(group, state.sites[number], state.memory[number], table[0], visits.mask)
     local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
     trial = propose(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
@@ -138,8 +138,8 @@ def measure_sites(problem: Problem, method: UpdateRule, state: State, key: jax.A
             nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
             mismatch = mismatch_of(method, group, rows, trial)
             # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
-            scale = jnp.where(trial.usable, scale, 0.0)
-            return mismatch, held & trial.given_up, held & ~trial.proper, nonfinite, scale, trial.info, unsure
+            scale = jnp.where(trial.accepted, scale, 0.0)
+            return mismatch, held & trial.constraint_relaxed, held & ~trial.proper, nonfinite, scale, trial.info, unsure
 
         # Batches of one length: a shorter last one would be compiled apart.
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
@@ -206,12 +206,12 @@ def pass_over(
     method: UpdateRule,
     number: int,
     key: jax.Array,
-    free: np.ndarray | None,
+    mask: np.ndarray | None,
     state: State,
     table: Table,
 ) -> State:
     """The visits of one table, and q after them."""
-    group, visits = problem.groups[number], Visits(table, free)
+    group, visits = problem.groups[number], Visits(table, mask)
     if table.shape[0] == 1 and table.shape[1] > 1:
         q, rows, seen = visit_together(problem, method, group, number, state, visits, key)
         return scatter_visits(method, group, number, state._replace(q=q), table, rows, *seen)
@@ -239,8 +239,8 @@ def sweep(problem: Problem, method: UpdateRule, state: State, key: jax.Array) ->
         order_key = site_key(key, schedule.random, len(problem.groups), number, state.sweep)
         group_key = site_key(key, group.moments.random, number)
         tables = schedule.visits(number, group.size, order_key, mismatch)
-        for free in schedule.parts(group.family):
-            visited = partial(pass_over, problem, method, number, group_key, free)
+        for mask in schedule.parts(group.family):
+            visited = partial(pass_over, problem, method, number, group_key, mask)
             if len(tables) > 1 and len({table.shape for table in tables}) == 1:
                 # One program for all of them.
                 state, _ = jax.lax.scan(lambda s, t, go=visited: (go(s, t), None), state, jnp.stack(tables))

@@ -154,7 +154,7 @@ def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
         state = blank_state(problem, method, Start(added(now.sites, now.steps, 0.5**now.halvings)))
         report = measure_sites(problem, method, state, key)
         every = jnp.concatenate(report.mismatch)
-        found = jnp.where(problem.posterior.is_proper(state.q), jnp.sqrt(jnp.mean(every**2)), jnp.inf)
+        found = jnp.where(problem.posterior.is_valid(state.q), jnp.sqrt(jnp.mean(every**2)), jnp.inf)
 
         def taken() -> Progress:
             steps = newton_step(problem, method, state, key)

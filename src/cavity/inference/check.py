@@ -173,7 +173,7 @@ def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Arr
 def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weighted:
     """Draws from 0.8 q + 0.2 prior through what the families offer."""
     flat, q = problem.posterior.flat(problem.prior), jnp.asarray(q)
-    held = [(0.8, q), (0.2, flat)] if bool(problem.posterior.is_proper(q)) else [(1.0, flat)]
+    held = [(0.8, q), (0.2, flat)] if bool(problem.posterior.is_valid(q)) else [(1.0, flat)]
     counts = [max(2, round(share * draws)) for share, _ in held]
     keys = jax.random.split(key, len(held))
     stacks = [

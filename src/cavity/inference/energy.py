@@ -99,14 +99,14 @@ def of_group(
         log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)
         length = jnp.sqrt(2.0 * jnp.maximum(family.kl(seen, matched), 0.0))
 
-        def where_usable(slope: jax.Array, otherwise: float) -> jax.Array:
-            return jnp.where(copies == 0, 0.0, jnp.where(trial.usable, slope, otherwise))
+        def where_accepted(slope: jax.Array, otherwise: float) -> jax.Array:
+            return jnp.where(copies == 0, 0.0, jnp.where(trial.accepted, slope, otherwise))
 
         return Slopes(
-            where_usable(-copies / power * log_ratio, jnp.nan),
-            where_usable(copies * (tilted - family.moments(seen)), jnp.nan),
-            where_usable(copies / power * (family.moments(gamma) - tilted), jnp.nan),
-            where_usable(copies * length, jnp.inf),
+            where_accepted(-copies / power * log_ratio, jnp.nan),
+            where_accepted(copies * (tilted - family.moments(seen)), jnp.nan),
+            where_accepted(copies / power * (family.moments(gamma) - tilted), jnp.nan),
+            where_accepted(copies * length, jnp.inf),
         )
 
     rows = gather(group, sites, jnp.zeros((group.size, 0)), jnp.arange(group.size))

@@ -54,6 +54,7 @@ class Relaxed(Projection):
     sequential: bool = static(default=False)
 
     compromise: ClassVar[str] = "relaxed"
+    relaxes_cavity: ClassVar[bool] = True
     memory: ClassVar[int] = 1
     tilts: ClassVar[int] = len(AROUND) + 1
 

@@ -72,7 +72,7 @@ class Shared(Posterior):
         start = sum(size for size, part in sizes if part.stop <= scope[0])
         return slice(start, start + sum(size for size, part in sizes if scope[0] <= part.start < scope[1]))
 
-    def is_proper(self, q: jax.Array) -> jax.Array:
+    def is_valid(self, q: jax.Array) -> jax.Array:
         return self.family.is_proper(q)
 
     def log_partition(self, q: jax.Array) -> jax.Array:

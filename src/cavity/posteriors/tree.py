@@ -108,7 +108,7 @@ class Tree(Posterior):
         wires = jax.tree.map(lambda leaf: leaf[place], window.prior.wires[scope])
         return calibrated(self.moved(window.prior, wires, change))
 
-    def is_proper(self, q: TreeDistribution | TreePrior) -> jax.Array:
+    def is_valid(self, q: TreeDistribution | TreePrior) -> jax.Array:
         found = calibrated(q) if isinstance(q, TreePrior) else q
         return jnp.isfinite(found.log_partition) & jnp.all(found.prior.zeros >= -SOME)
 

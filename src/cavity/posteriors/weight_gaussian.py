@@ -103,7 +103,7 @@ class WeightGaussian(Posterior):
     def solve(self, prior: WeightPrior, q: Weights, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
         return solve_in_basis(prior.rows @ cholesky(q.covariance), groups)
 
-    def is_proper(self, q: Any) -> jax.Array:
+    def is_valid(self, q: Any) -> jax.Array:
         return self.flat(q).proper if isinstance(q, WeightPrior) else q.proper
 
     def log_partition(self, q: Any) -> jax.Array:
