@@ -57,27 +57,32 @@ def visit_in_windows(
     shape = (filled.shape[0] // unit, *reversed(levels))
     rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.mask)
 
-    def through(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
+    visit_block = partial(visit, problem, method, group, learned, key)
+
+    def scan_arguments(rows: SiteBatch) -> tuple[Callable[..., Any], Any]:
+        """What goes through these rows, windows or blocks, and with what."""
+        count = rows.which.shape[0]
+        if rows.which.ndim > 2:
+            return visit_window, (jnp.arange(count), rows)
+        places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
+        return visit_block, (places, rows)
+
+    def visit_window(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
         """Window `number` of `outer`, with the windows and blocks in it."""
         number, own = numbered
         window = posterior.open(problem.prior, outer, group.scope, number, clipped(own.which.ravel(), group.size))
-        window, visits = within(window, own)
-        return posterior.close(outer, number, window), visits
-
-    def within(outer: Any, rows: SiteBatch) -> tuple[Any, Any]:
-        count, depth = rows.which.shape[0], rows.which.ndim
-        if depth > 2:
-            return jax.lax.scan(through, outer, (jnp.arange(count), rows))
         if levels == [1] and block_size > 1:
             # The block is the whole window: it changes at once.
-            whole, rows = None, jax.tree.map(lambda leaf: leaf[0], rows)
-            window, seen = visit(problem, method, group, learned, key, outer, (whole, rows))
-            return window, jax.tree.map(lambda leaf: leaf[None], seen)
-        places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
-        return jax.lax.scan(partial(visit, problem, method, group, learned, key), outer, (places, rows))
+            window, visits = visit_block(window, (None, jax.tree.map(lambda leaf: leaf[0], own)))
+            visits = jax.tree.map(lambda leaf: leaf[None], visits)
+        else:
+            function, over = scan_arguments(own)
+            window, visits = jax.lax.scan(function, window, over)
+        return posterior.close(outer, number, window), visits
 
     outer = posterior.begin(problem.prior, state.q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
-    outer, visits = within(outer, rows)
+    function, over = scan_arguments(rows)
+    outer, visits = jax.lax.scan(function, outer, over)
     flat = jax.tree.map(lambda leaf: leaf.reshape(filled.shape[0], *leaf.shape[len(shape) :])[:blocks], (rows, visits))
     return outer, *flat
 
@@ -226,7 +231,7 @@ def is_rebuilt(problem: Problem, table: Table) -> bool:
     return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size, table.shape[1]))
 
 
-def sweep(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
+def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
     rebuilt = False
@@ -254,22 +259,12 @@ def sweep(problem: Problem, method: UpdateRule, state: State, key: jax.Array) ->
     return state._replace(residuals=residuals, sweep=state.sweep + 1)
 
 
-def sweep_while(
-    moving: Callable[[Any], jax.Array], problem: Problem, method: UpdateRule, state: State, key: jax.Array
-) -> State:
-    """Sweeps while `moving` says so of the state, by the problem's own kernel where it has one for this method."""
-    kernel = problem.shortcut
-    if kernel is not None and kernel.applies(problem, method):
-        return kernel.sweep_while(problem, method, state, moving)
-    return jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), state)
-
-
 def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
     """One sweep, by the problem's own kernel where it has one for this method."""
     kernel = problem.shortcut
     if kernel is not None and kernel.applies(problem, method):
         return kernel.sweep_while(problem, method, state, lambda now: now.sweep == state.sweep)
-    return sweep(problem, method, state, key)
+    return sweep(problem, method, key, state)
 
 
 def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
@@ -287,6 +282,7 @@ def advance(
     The mismatch met while visiting is free but belongs to states on the way. Only when it has settled is the state
     itself measured, and if that disagrees the sweeps go on.
     """
+    kernel = problem.shortcut
 
     def unfinished(carry: tuple[State, Report]) -> jax.Array:
         return ~carry[0].finished & (carry[0].sweep < last_sweep)
@@ -296,7 +292,10 @@ def advance(
             first = state.sweep == carry[0].sweep
             return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
 
-        state = sweep_while(moving, problem, method, carry[0], key)
+        if kernel is not None and kernel.applies(problem, method):
+            state = kernel.sweep_while(problem, method, carry[0], moving)
+        else:
+            state = jax.lax.while_loop(moving, partial(sweep, problem, method, key), carry[0])
         report = measure_sites(problem, method, state, key)
         # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)

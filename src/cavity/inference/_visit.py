@@ -1,6 +1,7 @@
 """One visit: delete → tilt → project → update, for every method, family and posterior."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -78,10 +79,10 @@ def propose(
 
     def one(rows: SiteBatch, cavity: jax.Array) -> Projected:
         own_key = site_key(key, group.moments.random, rows.which)
-        moments, factor, data = group.moments, group.factor, rows.data
+        moments, site = group.moments, (learned, group.factor, family)
         integrals = Integrals(
-            lambda cavity: moments.tilt(learned, factor, family, cavity, data, method.power, own_key),
-            lambda cavity, tilted: moments.expected_log(learned, factor, family, cavity, data, own_key, tilted),
+            partial(moments.tilt, *site, data=rows.data, power=method.power, key=own_key),
+            partial(moments.expected_log, *site, data=rows.data, key=own_key),
         )
         return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
 

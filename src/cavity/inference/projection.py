@@ -16,11 +16,12 @@ from cavity.families.dirichlet import Dirichlet
 class Integrals(NamedTuple):
     """What a projection may ask of its site's factor t, for any cavity.
 
-    tilt: moments of t × cavity, with what the moments strategy reports. expected_log: E[log t] there, given these.
+    tilt: moments of t × cavity, with what the moments strategy reports. expected_log: E[log t] there, given these
+    as `tilted`.
     """
 
     tilt: Callable[[jax.Array], tuple[Tilted, dict[str, jax.Array]]]
-    expected_log: Callable[[jax.Array, Tilted], jax.Array]
+    expected_log: Callable[..., jax.Array]
 
 
 class Projected(NamedTuple):

@@ -122,7 +122,7 @@ class Relaxed(Projection):
         proper = family.is_proper(relaxed)
         relaxed = jnp.where(proper, relaxed, cavity)
         tilted, info = integrals.tilt(relaxed)
-        value = integrals.expected_log(relaxed, tilted) - tilted.log_z
+        value = integrals.expected_log(relaxed, tilted=tilted) - tilted.log_z
         if self.sequential:
             # KL(t r cavity ‖ q r) for the old q = cavity × site.
             mean = family.moments(relaxed + tilted.site)

@@ -68,7 +68,7 @@ class DenseGaussian(Posterior):
         return window_sizes(size)
 
     def begin(self, prior: KernelPrior, q: Dense, scope: Any, order: Any, width: int) -> Pass:
-        columns, signs = zeros_made_anew((order.size, order.size), q.mean), jnp.zeros(order.size)
+        columns, signs = jnp.zeros((order.size, order.size)), jnp.zeros(order.size)
         if is_in_order(order, q.mean.size) and q.covariance[0].shape[1] % width == 0:
             # What fills the last window up is independent of all there is.
             missing = order.size - q.mean.size
@@ -170,15 +170,6 @@ class DenseGaussian(Posterior):
         back = basis / scale
         covariance = back.T @ blocked.symmetric_from_columns(q.covariance) @ back
         return Coordinates(jnp.zeros_like(q.mean), basis * scale, back.T @ q.mean, covariance)
-
-
-def zeros_made_anew(shape: tuple[int, ...], vector: jax.Array) -> jax.Array:
-    """Zeros that the compiler does not take for a constant, since they are made of a number of `vector`.
-
-    A constant that a loop begins with is kept beside what the loop fills in, n² more numbers for as long as it runs.
-    Where the number is not finite neither are these, but then q is none.
-    """
-    return jnp.full(shape, 0.0 * vector[0])
 
 
 def is_in_order(order: Any, size: int) -> bool:
