@@ -17,7 +17,7 @@ from cavity.inference._visit import (
     ProposedUpdate,
     SiteBatch,
     backtrack,
-    clipped,
+    clip_index,
     gather,
     is_identity,
     mismatch_of,
@@ -53,7 +53,7 @@ def visit_in_windows(
     for width in reversed(posterior.window_sizes(table.size, block_size)):
         levels.append(max(1, width // (unit * block_size)))
         unit *= levels[-1]
-    filled = filled_up(table, -(-blocks // unit) * unit, group.size)
+    filled = pad_table(table, -(-blocks // unit) * unit, group.size)
     shape = (filled.shape[0] // unit, *reversed(levels))
     rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.mask)
 
@@ -70,7 +70,7 @@ def visit_in_windows(
     def visit_window(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
         """Window `number` of `outer`, with the windows and blocks in it."""
         number, own = numbered
-        window = posterior.open(problem.prior, outer, group.scope, number, clipped(own.which.ravel(), group.size))
+        window = posterior.open(problem.prior, outer, group.scope, number, clip_index(own.which.ravel(), group.size))
         if levels == [1] and block_size > 1:
             # The block is the whole window: it changes at once.
             window, visits = visit_block(window, (None, jax.tree.map(lambda leaf: leaf[0], own)))
@@ -80,14 +80,16 @@ def visit_in_windows(
             window, visits = jax.lax.scan(function, window, over)
         return posterior.close(outer, number, window), visits
 
-    outer = posterior.begin(problem.prior, state.q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
+    outer = posterior.begin(
+        problem.prior, state.q, group.scope, clip_index(filled.ravel(), group.size), unit * block_size
+    )
     function, over = scan_arguments(rows)
     outer, visits = jax.lax.scan(function, outer, over)
     flat = jax.tree.map(lambda leaf: leaf.reshape(filled.shape[0], *leaf.shape[len(shape) :])[:blocks], (rows, visits))
     return outer, *flat
 
 
-def filled_up(table: Table, blocks: int, size: int) -> Table:
+def pad_table(table: Table, blocks: int, size: int) -> Table:
     """The table with blocks of padding at its end, kept known beforehand where it is."""
     if isinstance(table, np.ndarray):
         return np.concatenate([table, np.full((blocks - table.shape[0], table.shape[1]), size)])
@@ -100,7 +102,7 @@ def visit_together(
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
     table = visits.table
     rows = gather(group, state.sites[number], state.memory[number], table[0], visits.mask)
-    local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, clip_index(table[0], group.size))
     trial = propose(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
     index = jnp.asarray(table[0])
@@ -118,7 +120,7 @@ def visit_together(
 
 
 @partial(jax.jit, inline=True)
-def measure_sites(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> Report:
+def measure_state(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> Report:
     """Mismatch and scale of every site at the given state; changes nothing.
 
     Inlined into the programs that call it: it is traced once, however often one of them does.
@@ -149,12 +151,12 @@ def measure_sites(problem: Problem, method: UpdateRule, state: State, key: jax.A
         # Batches of one length: a shorter last one would be compiled apart.
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
         length = -(-size // batches)
-        rows = gather(group, own, memory, clipped(np.arange(batches * length), size).reshape(batches, length))
-        found.append(jax.tree.map(partial(joined, size), jax.lax.map(jax.vmap(one), rows)))
+        rows = gather(group, own, memory, clip_index(np.arange(batches * length), size).reshape(batches, length))
+        found.append(jax.tree.map(partial(join_batches, size), jax.lax.map(jax.vmap(one), rows)))
     return Report(*(tuple(column) for column in zip(*found, strict=True)))
 
 
-def joined(size: int, leaf: jax.Array) -> jax.Array:
+def join_batches(size: int, leaf: jax.Array) -> jax.Array:
     """Batches one after another, without what filled the last one up."""
     return leaf.reshape(-1, *leaf.shape[2:])[:size]
 
@@ -203,7 +205,7 @@ def initial_state(
 ) -> State:
     """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
     state = blank_state(problem, method, start, moments)
-    return state if start is None else state._replace(log_scales=measure_sites(problem, method, state, key).log_scales)
+    return state if start is None else state._replace(log_scales=measure_state(problem, method, state, key).log_scales)
 
 
 def pass_over(
@@ -238,7 +240,7 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
-            mismatch = measure_sites(problem, method, state, key).mismatch[number]
+            mismatch = measure_state(problem, method, state, key).mismatch[number]
             state = state._replace(counts=count_tilts(state.counts, problem.groups))
         # A number no group has keeps the orders apart from the draws.
         order_key = site_key(key, schedule.random, len(problem.groups), number, state.sweep)
@@ -296,12 +298,12 @@ def advance(
             state = kernel.sweep_while(problem, method, carry[0], moving)
         else:
             state = jax.lax.while_loop(moving, partial(sweep, problem, method, key), carry[0])
-        report = measure_sites(problem, method, state, key)
+        report = measure_state(problem, method, state, key)
         # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
         return state._replace(finished=finished), report
 
-    shape = jax.eval_shape(lambda: measure_sites(problem, method, state, key))
+    shape = jax.eval_shape(lambda: measure_state(problem, method, state, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
     state, evidence = conclude(problem, method, state, report)

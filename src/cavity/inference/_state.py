@@ -103,10 +103,10 @@ def scatter_visits(
     def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, accepted: jax.Array | None = None) -> tuple[Any, ...]:
         old = groups[number]
         if is_identity(table, group.size):
-            new = rows if accepted is None else jnp.where(shaped(accepted, rows), rows, old)
+            new = rows if accepted is None else jnp.where(broadcast_flags(accepted, rows), rows, old)
         else:
             kept = place < table.size if accepted is None else (place < table.size) & accepted[place]
-            new = jnp.where(shaped(kept, rows), rows[place], old)
+            new = jnp.where(broadcast_flags(kept, rows), rows[place], old)
         return (*groups[:number], new, *groups[number + 1 :])
 
     if scaled_at_visits(method, group):
@@ -130,7 +130,7 @@ def scatter_visits(
     )
 
 
-def shaped(flags: jax.Array, rows: jax.Array) -> jax.Array:
+def broadcast_flags(flags: jax.Array, rows: jax.Array) -> jax.Array:
     """Flags, one a row, shaped to choose among rows."""
     return jnp.reshape(flags, flags.shape + (1,) * (rows.ndim - 1))
 

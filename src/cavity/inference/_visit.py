@@ -57,7 +57,7 @@ class ProposedUpdate(NamedTuple):
         return self.proper & self.finite & ~self.unsure
 
 
-def deleted(method: UpdateRule, rows: SiteBatch) -> jax.Array:
+def deletion(method: UpdateRule, rows: SiteBatch) -> jax.Array:
     """What deletion takes out of q: site**power. A site of multiplicity 0 is not in q, so there is nothing to take."""
     return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
 
@@ -70,7 +70,7 @@ def propose(
     learned: the state of the group's moments, see `Moments.init`.
     """
     family = method.projection.adapt(group.family)
-    cavity = local - deleted(method, rows)
+    cavity = local - deletion(method, rows)
     proper = jnp.ones(cavity.shape[0], bool)
     if not family.cavities_proper:
         # What is integrated is always a distribution; results for an improper cavity are discarded.
@@ -109,7 +109,7 @@ def propose(
 def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
     """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
     family = method.projection.adapt(group.family)
-    gap = family.distance(trial.cavity + deleted(method, rows), trial.cavity + trial.message)
+    gap = family.distance(trial.cavity + deletion(method, rows), trial.cavity + trial.message)
     if method.projection.memory:
         gap = jnp.maximum(gap, trial.drift)
     # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
@@ -193,7 +193,7 @@ def is_identity(index: Table, size: int) -> bool:
     return isinstance(index, np.ndarray) and np.array_equal(index.ravel(), np.arange(size))
 
 
-def clipped(index: Table, size: int) -> Any:
+def clip_index(index: Table, size: int) -> Any:
     """Numbers of padding replaced by the last site's: it is looked at and not changed."""
     return np.minimum(index, size - 1) if isinstance(index, np.ndarray) else jnp.minimum(index, size - 1)
 

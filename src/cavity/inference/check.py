@@ -141,7 +141,7 @@ def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None)
             "check needs the log density of every factor, log_density(x, data), and one of them has none."
         ) from None
     searched = found.dimension <= SEARCHED or all(group.factor.is_log_concave() for group in solution.problem.groups)
-    return judged(found, float(solution.log_evidence), searched, problem.posterior.variable)
+    return judge_draws(found, float(solution.log_evidence), searched, problem.posterior.variable)
 
 
 def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Array) -> Weighted:
@@ -190,7 +190,7 @@ def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weigh
     return Weighted(jax.tree.map(np.asarray, x), log_weights, np.repeat(np.arange(len(held)), counts), dimension)
 
 
-def judged(found: Weighted, ep: float, searched: bool, variable: str) -> Check:
+def judge_draws(found: Weighted, ep: float, searched: bool, variable: str) -> Check:
     """The estimates from weighted draws, and the verdict on EP's log evidence."""
     log_evidence, error = stratified_log_mean(found.log_weights, found.stratum)
     smoothed = smooth(found.log_weights)

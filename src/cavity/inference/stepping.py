@@ -128,7 +128,7 @@ def measure(problem: Any, method: UpdateRule, state: State, key: jax.Array | Non
         (3,)
     """
     check_method(method)
-    return _loop.measure_sites(problem.problem(), method, state, jax.random.key(0) if key is None else key)
+    return _loop.measure_state(problem.problem(), method, state, jax.random.key(0) if key is None else key)
 
 
 @float64
@@ -154,7 +154,7 @@ def learn(problem: Any, method: UpdateRule, state: State, report: Report) -> Sta
         2
     """
     check_method(method)
-    return _learning.learn(problem.problem(), method, state, report)
+    return _learning.learn_unsure(problem.problem(), method, state, report)
 
 
 @float64
