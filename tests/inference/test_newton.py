@@ -8,7 +8,7 @@ from support import draw_clutter
 
 import cavity as cv
 from cavity.inference._loop import Start, blank_state
-from cavity.inference._newton import look, marginals_of, newton_step
+from cavity.inference._newton import fixed_point_step, look, marginals_of
 from cavity.inference.methods.convergent import newton
 from cavity.posteriors.base import Equations
 from cavity.posteriors.linear_response import solve_dense, solve_in_basis
@@ -108,7 +108,7 @@ def test_a_step_is_the_inverse_of_the_jacobian(name):
 
     sites = tuple(jnp.asarray(own) for own in rough.sites)
     state, before = gaps(problem, sites)
-    steps = jax.jit(newton_step)(problem, method, state, key)
+    steps = jax.jit(fixed_point_step)(problem, method, state, key)
     share = 1e-5
     _, after = gaps(problem, tuple(own + share * step for own, step in zip(sites, steps, strict=True)))
     for old, new in zip(map(np.asarray, before), map(np.asarray, after), strict=True):

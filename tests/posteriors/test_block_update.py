@@ -30,7 +30,7 @@ def test_the_change_is_that_of_the_natural_parameters(kind):
     }[kind]
     nu = rng.normal(size=4)
     with jax.enable_x64(True):
-        opened = delayed_updates.opened(mean[own], whole[np.ix_(own, own)], whole[:, own])
+        opened = delayed_updates.open_window(mean[own], whole[np.ix_(own, own)], whole[:, own])
         found = block_update.absorb_all(opened, np.column_stack([nu, tau]))
         columns = np.asarray(block_update.columns(found))
         covariance = whole - (columns * np.asarray(found.signs)) @ columns.T
@@ -47,7 +47,7 @@ def test_the_change_is_that_of_the_natural_parameters(kind):
 
 def test_a_change_that_leaves_no_distribution_is_noticed():
     with jax.enable_x64(True):
-        opened = delayed_updates.opened(np.zeros(2), np.eye(2), np.eye(2))
+        opened = delayed_updates.open_window(np.zeros(2), np.eye(2), np.eye(2))
         assert not bool(block_update.absorb_all(opened, np.array([[0.0, 1.0], [0.0, -1.5]])).proper)
 
 

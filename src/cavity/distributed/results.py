@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 
 from cavity.distributed.naturals import GaussianMoments, to_moments
-from cavity.inference.status import FIXED_POINTS, Status
+from cavity.inference.status import Result, Status
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RoundsResult:
+class RoundsResult(Result):
     """How a run ended.
 
     Attributes:
@@ -25,11 +25,6 @@ class RoundsResult:
     mismatch: float
     residuals: np.ndarray
     seconds: float
-
-    @property
-    def converged(self) -> bool:
-        """Whether a fixed point was reached: the moments agreed within the tolerance."""
-        return self.status in FIXED_POINTS
 
     @property
     def rounds(self) -> int:

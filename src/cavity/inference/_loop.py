@@ -17,7 +17,7 @@ from cavity.inference._visit import (
     ProposedUpdate,
     SiteBatch,
     backtrack,
-    clipped,
+    clip_index,
     gather,
     is_identity,
     mismatch_of,
@@ -39,7 +39,7 @@ class Visits(NamedTuple):
     """A table of visits, and which numbers of a site they may change; None for all."""
 
     table: Table
-    free: np.ndarray | None
+    mask: np.ndarray | None
 
 
 def visit_in_windows(
@@ -53,36 +53,43 @@ def visit_in_windows(
     for width in reversed(posterior.window_sizes(table.size, block_size)):
         levels.append(max(1, width // (unit * block_size)))
         unit *= levels[-1]
-    filled = filled_up(table, -(-blocks // unit) * unit, group.size)
+    filled = pad_table(table, -(-blocks // unit) * unit, group.size)
     shape = (filled.shape[0] // unit, *reversed(levels))
-    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.free)
+    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.mask)
 
-    def through(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
+    visit_block = partial(visit, problem, method, group, learned, key)
+
+    def scan_arguments(rows: SiteBatch) -> tuple[Callable[..., Any], Any]:
+        """What goes through these rows, windows or blocks, and with what."""
+        count = rows.which.shape[0]
+        if rows.which.ndim > 2:
+            return visit_window, (jnp.arange(count), rows)
+        places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
+        return visit_block, (places, rows)
+
+    def visit_window(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
         """Window `number` of `outer`, with the windows and blocks in it."""
         number, own = numbered
-        window = posterior.open(problem.prior, outer, group.scope, number, clipped(own.which.ravel(), group.size))
-        window, visits = within(window, own)
-        return posterior.close(outer, number, window), visits
-
-    def within(outer: Any, rows: SiteBatch) -> tuple[Any, Any]:
-        count, depth = rows.which.shape[0], rows.which.ndim
-        if depth > 2:
-            return jax.lax.scan(through, outer, (jnp.arange(count), rows))
+        window = posterior.open(problem.prior, outer, group.scope, number, clip_index(own.which.ravel(), group.size))
         if levels == [1] and block_size > 1:
             # The block is the whole window: it changes at once.
-            whole, rows = None, jax.tree.map(lambda leaf: leaf[0], rows)
-            window, seen = visit(problem, method, group, learned, key, outer, (whole, rows))
-            return window, jax.tree.map(lambda leaf: leaf[None], seen)
-        places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
-        return jax.lax.scan(partial(visit, problem, method, group, learned, key), outer, (places, rows))
+            window, visits = visit_block(window, (None, jax.tree.map(lambda leaf: leaf[0], own)))
+            visits = jax.tree.map(lambda leaf: leaf[None], visits)
+        else:
+            function, over = scan_arguments(own)
+            window, visits = jax.lax.scan(function, window, over)
+        return posterior.close(outer, number, window), visits
 
-    outer = posterior.begin(problem.prior, state.q, group.scope, clipped(filled.ravel(), group.size), unit * block_size)
-    outer, visits = within(outer, rows)
+    outer = posterior.begin(
+        problem.prior, state.q, group.scope, clip_index(filled.ravel(), group.size), unit * block_size
+    )
+    function, over = scan_arguments(rows)
+    outer, visits = jax.lax.scan(function, outer, over)
     flat = jax.tree.map(lambda leaf: leaf.reshape(filled.shape[0], *leaf.shape[len(shape) :])[:blocks], (rows, visits))
     return outer, *flat
 
 
-def filled_up(table: Table, blocks: int, size: int) -> Table:
+def pad_table(table: Table, blocks: int, size: int) -> Table:
     """The table with blocks of padding at its end, kept known beforehand where it is."""
     if isinstance(table, np.ndarray):
         return np.concatenate([table, np.full((blocks - table.shape[0], table.shape[1]), size)])
@@ -94,8 +101,8 @@ def visit_together(
 ) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
     table = visits.table
-    rows = gather(group, state.sites[number], state.memory[number], table[0], visits.free)
-    local = problem.posterior.marginals(problem.prior, state.q, group.scope, clipped(table[0], group.size))
+    rows = gather(group, state.sites[number], state.memory[number], table[0], visits.mask)
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, clip_index(table[0], group.size))
     trial = propose(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
     index = jnp.asarray(table[0])
@@ -113,7 +120,7 @@ def visit_together(
 
 
 @partial(jax.jit, inline=True)
-def measure_sites(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> Report:
+def measure_state(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> Report:
     """Mismatch and scale of every site at the given state; changes nothing.
 
     Inlined into the programs that call it: it is traced once, however often one of them does.
@@ -138,18 +145,18 @@ def measure_sites(problem: Problem, method: UpdateRule, state: State, key: jax.A
             nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
             mismatch = mismatch_of(method, group, rows, trial)
             # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
-            scale = jnp.where(trial.usable, scale, 0.0)
-            return mismatch, held & trial.given_up, held & ~trial.proper, nonfinite, scale, trial.info, unsure
+            scale = jnp.where(trial.accepted, scale, 0.0)
+            return mismatch, held & trial.constraint_relaxed, held & ~trial.proper, nonfinite, scale, trial.info, unsure
 
         # Batches of one length: a shorter last one would be compiled apart.
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
         length = -(-size // batches)
-        rows = gather(group, own, memory, clipped(np.arange(batches * length), size).reshape(batches, length))
-        found.append(jax.tree.map(partial(joined, size), jax.lax.map(jax.vmap(one), rows)))
+        rows = gather(group, own, memory, clip_index(np.arange(batches * length), size).reshape(batches, length))
+        found.append(jax.tree.map(partial(join_batches, size), jax.lax.map(jax.vmap(one), rows)))
     return Report(*(tuple(column) for column in zip(*found, strict=True)))
 
 
-def joined(size: int, leaf: jax.Array) -> jax.Array:
+def join_batches(size: int, leaf: jax.Array) -> jax.Array:
     """Batches one after another, without what filled the last one up."""
     return leaf.reshape(-1, *leaf.shape[2:])[:size]
 
@@ -198,7 +205,7 @@ def initial_state(
 ) -> State:
     """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
     state = blank_state(problem, method, start, moments)
-    return state if start is None else state._replace(log_scales=measure_sites(problem, method, state, key).log_scales)
+    return state if start is None else state._replace(log_scales=measure_state(problem, method, state, key).log_scales)
 
 
 def pass_over(
@@ -206,12 +213,12 @@ def pass_over(
     method: UpdateRule,
     number: int,
     key: jax.Array,
-    free: np.ndarray | None,
+    mask: np.ndarray | None,
     state: State,
     table: Table,
 ) -> State:
     """The visits of one table, and q after them."""
-    group, visits = problem.groups[number], Visits(table, free)
+    group, visits = problem.groups[number], Visits(table, mask)
     if table.shape[0] == 1 and table.shape[1] > 1:
         q, rows, seen = visit_together(problem, method, group, number, state, visits, key)
         return scatter_visits(method, group, number, state._replace(q=q), table, rows, *seen)
@@ -226,21 +233,21 @@ def is_rebuilt(problem: Problem, table: Table) -> bool:
     return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size, table.shape[1]))
 
 
-def sweep(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
+def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
     rebuilt = False
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
-            mismatch = measure_sites(problem, method, state, key).mismatch[number]
+            mismatch = measure_state(problem, method, state, key).mismatch[number]
             state = state._replace(counts=count_tilts(state.counts, problem.groups))
         # A number no group has keeps the orders apart from the draws.
         order_key = site_key(key, schedule.random, len(problem.groups), number, state.sweep)
         group_key = site_key(key, group.moments.random, number)
         tables = schedule.visits(number, group.size, order_key, mismatch)
-        for free in schedule.parts(group.family):
-            visited = partial(pass_over, problem, method, number, group_key, free)
+        for mask in schedule.parts(group.family):
+            visited = partial(pass_over, problem, method, number, group_key, mask)
             if len(tables) > 1 and len({table.shape for table in tables}) == 1:
                 # One program for all of them.
                 state, _ = jax.lax.scan(lambda s, t, go=visited: (go(s, t), None), state, jnp.stack(tables))
@@ -254,22 +261,12 @@ def sweep(problem: Problem, method: UpdateRule, state: State, key: jax.Array) ->
     return state._replace(residuals=residuals, sweep=state.sweep + 1)
 
 
-def sweep_while(
-    moving: Callable[[Any], jax.Array], problem: Problem, method: UpdateRule, state: State, key: jax.Array
-) -> State:
-    """Sweeps while `moving` says so of the state, by the problem's own kernel where it has one for this method."""
-    kernel = problem.shortcut
-    if kernel is not None and kernel.applies(problem, method):
-        return kernel.sweep_while(problem, method, state, moving)
-    return jax.lax.while_loop(moving, lambda state: sweep(problem, method, state, key), state)
-
-
 def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
     """One sweep, by the problem's own kernel where it has one for this method."""
     kernel = problem.shortcut
     if kernel is not None and kernel.applies(problem, method):
         return kernel.sweep_while(problem, method, state, lambda now: now.sweep == state.sweep)
-    return sweep(problem, method, state, key)
+    return sweep(problem, method, key, state)
 
 
 def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
@@ -287,6 +284,7 @@ def advance(
     The mismatch met while visiting is free but belongs to states on the way. Only when it has settled is the state
     itself measured, and if that disagrees the sweeps go on.
     """
+    kernel = problem.shortcut
 
     def unfinished(carry: tuple[State, Report]) -> jax.Array:
         return ~carry[0].finished & (carry[0].sweep < last_sweep)
@@ -296,13 +294,16 @@ def advance(
             first = state.sweep == carry[0].sweep
             return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
 
-        state = sweep_while(moving, problem, method, carry[0], key)
-        report = measure_sites(problem, method, state, key)
+        if kernel is not None and kernel.applies(problem, method):
+            state = kernel.sweep_while(problem, method, carry[0], moving)
+        else:
+            state = jax.lax.while_loop(moving, partial(sweep, problem, method, key), carry[0])
+        report = measure_state(problem, method, state, key)
         # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
         return state._replace(finished=finished), report
 
-    shape = jax.eval_shape(lambda: measure_sites(problem, method, state, key))
+    shape = jax.eval_shape(lambda: measure_state(problem, method, state, key))
     blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
     state, evidence = conclude(problem, method, state, report)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.inference._loop import Start, blank_state, measure_sites
+from cavity.inference._loop import Start, blank_state, measure_state
 from cavity.inference._state import State
 from cavity.inference._visit import site_key
 from cavity.inference.problem import Problem, SiteGroup
@@ -113,12 +113,12 @@ def natural_steps(
     return tuple(jnp.where(jnp.isfinite(change), change, 0.0) for change in found)
 
 
-def added(sites: tuple[jax.Array, ...], steps: tuple[jax.Array, ...], scale: jax.Array | float) -> Any:
+def add_steps(sites: tuple[jax.Array, ...], steps: tuple[jax.Array, ...], scale: jax.Array | float) -> Any:
     """The sites after a step."""
     return tuple(own + scale * step for own, step in zip(sites, steps, strict=True))
 
 
-def newton_step(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> tuple[jax.Array, ...]:
+def fixed_point_step(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> tuple[jax.Array, ...]:
     """The change of all sites that would make the moments agree if they were linear in it."""
     marginals = marginals_of(problem, state.q)
     parts = []
@@ -151,13 +151,13 @@ def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
     """
 
     def turn(now: Progress) -> Progress:
-        state = blank_state(problem, method, Start(added(now.sites, now.steps, 0.5**now.halvings)))
-        report = measure_sites(problem, method, state, key)
+        state = blank_state(problem, method, Start(add_steps(now.sites, now.steps, 0.5**now.halvings)))
+        report = measure_state(problem, method, state, key)
         every = jnp.concatenate(report.mismatch)
-        found = jnp.where(problem.posterior.is_proper(state.q), jnp.sqrt(jnp.mean(every**2)), jnp.inf)
+        found = jnp.where(problem.posterior.is_valid(state.q), jnp.sqrt(jnp.mean(every**2)), jnp.inf)
 
         def taken() -> Progress:
-            steps = newton_step(problem, method, state, key)
+            steps = fixed_point_step(problem, method, state, key)
             return Progress(state.sites, found, report.largest, steps, jnp.zeros((), int), now.rounds + 1)
 
         def shortened() -> Progress:

@@ -32,7 +32,7 @@ class Report(NamedTuple):
     """The state as measured from outside a sweep, one entry a group."""
 
     mismatch: tuple[jax.Array, ...]
-    given_up: tuple[jax.Array, ...]
+    constraint_relaxed: tuple[jax.Array, ...]
     improper: tuple[jax.Array, ...]
     nonfinite: tuple[jax.Array, ...]
     log_scales: tuple[jax.Array, ...]
@@ -100,24 +100,24 @@ def scatter_visits(
     real = rows.which < group.size
     place = jnp.full(group.size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
 
-    def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, usable: jax.Array | None = None) -> tuple[Any, ...]:
+    def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, accepted: jax.Array | None = None) -> tuple[Any, ...]:
         old = groups[number]
         if is_identity(table, group.size):
-            new = rows if usable is None else jnp.where(shaped(usable, rows), rows, old)
+            new = rows if accepted is None else jnp.where(broadcast_flags(accepted, rows), rows, old)
         else:
-            kept = place < table.size if usable is None else (place < table.size) & usable[place]
-            new = jnp.where(shaped(kept, rows), rows[place], old)
+            kept = place < table.size if accepted is None else (place < table.size) & accepted[place]
+            new = jnp.where(broadcast_flags(kept, rows), rows[place], old)
         return (*groups[:number], new, *groups[number + 1 :])
 
     if scaled_at_visits(method, group):
         scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
-        log_scales = replaced(log_scales, scales, trials.usable)
+        log_scales = replaced(log_scales, scales, trials.accepted)
     counts = state.counts
     tilts = tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts))
     held = real & (rows.copies > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),
-        memory=replaced(state.memory, trials.memory, trials.usable) if method.projection.memory else state.memory,
+        memory=replaced(state.memory, trials.memory, trials.accepted) if method.projection.memory else state.memory,
         log_scales=log_scales,
         mismatch=replaced(state.mismatch, mismatch_of(method, group, rows, trials)),
         counts=Counts(
@@ -130,7 +130,7 @@ def scatter_visits(
     )
 
 
-def shaped(flags: jax.Array, rows: jax.Array) -> jax.Array:
+def broadcast_flags(flags: jax.Array, rows: jax.Array) -> jax.Array:
     """Flags, one a row, shaped to choose among rows."""
     return jnp.reshape(flags, flags.shape + (1,) * (rows.ndim - 1))
 

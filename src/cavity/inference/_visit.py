@@ -1,6 +1,7 @@
 """One visit: delete → tilt → project → update, for every method, family and posterior."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ SHORTEST_SHARE = 0.25
 class SiteBatch(NamedTuple):
     """Some sites of a group with what belongs to them, gathered before a scan; `which` are their numbers.
 
-    free: which of a site's numbers the visit may change; None for all.
+    mask: which of a site's numbers the visit may change; None for all.
     """
 
     which: jax.Array
@@ -29,14 +30,14 @@ class SiteBatch(NamedTuple):
     memory: jax.Array
     copies: jax.Array
     data: Any
-    free: jax.Array | None = None
+    mask: jax.Array | None = None
 
 
 class ProposedUpdate(NamedTuple):
     """The outcome of delete, tilt and project for a block of sites, before anything is changed.
 
     cavity: what the messages were matched against. unsure: sites whose moments are not known well enough.
-    given_up, memory, drift, info: the projection's, see `Projected`.
+    constraint_relaxed, memory, drift, info: the projection's, see `Projected`.
     """
 
     cavity: jax.Array
@@ -45,18 +46,18 @@ class ProposedUpdate(NamedTuple):
     proper: jax.Array
     finite: jax.Array
     unsure: jax.Array
-    given_up: jax.Array
+    constraint_relaxed: jax.Array
     memory: jax.Array
     drift: jax.Array
     info: dict[str, jax.Array]
 
     @property
-    def usable(self) -> jax.Array:
+    def accepted(self) -> jax.Array:
         """Whether the message may replace the site."""
         return self.proper & self.finite & ~self.unsure
 
 
-def deleted(method: UpdateRule, rows: SiteBatch) -> jax.Array:
+def deletion(method: UpdateRule, rows: SiteBatch) -> jax.Array:
     """What deletion takes out of q: site**power. A site of multiplicity 0 is not in q, so there is nothing to take."""
     return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
 
@@ -69,7 +70,7 @@ def propose(
     learned: the state of the group's moments, see `Moments.init`.
     """
     family = method.projection.adapt(group.family)
-    cavity = local - deleted(method, rows)
+    cavity = local - deletion(method, rows)
     proper = jnp.ones(cavity.shape[0], bool)
     if not family.cavities_proper:
         # What is integrated is always a distribution; results for an improper cavity are discarded.
@@ -78,10 +79,10 @@ def propose(
 
     def one(rows: SiteBatch, cavity: jax.Array) -> Projected:
         own_key = site_key(key, group.moments.random, rows.which)
-        moments, factor, data = group.moments, group.factor, rows.data
+        moments, site = group.moments, (learned, group.factor, family)
         integrals = Integrals(
-            lambda cavity: moments.tilt(learned, factor, family, cavity, data, method.power, own_key),
-            lambda cavity, tilted: moments.expected_log(learned, factor, family, cavity, data, own_key, tilted),
+            partial(moments.tilt, *site, data=rows.data, power=method.power, key=own_key),
+            partial(moments.expected_log, *site, data=rows.data, key=own_key),
         )
         return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
 
@@ -89,8 +90,7 @@ def propose(
     finite = jnp.isfinite(found.log_z) & all_last(jnp.isfinite(found.message))
     if not family.cavities_proper:
         finite = finite & family.is_allowed(found.cavity + found.message)
-    if method.projection.memory:
-        # Matched against a relaxed cavity, a message may still make q itself improper.
+    if method.projection.relaxes_cavity:
         proper = proper & (family.is_allowed(cavity + found.message) | ~finite)
     return ProposedUpdate(
         found.cavity,
@@ -99,7 +99,7 @@ def propose(
         proper,
         finite,
         found.info.get(UNSURE, jnp.zeros_like(finite)),
-        found.given_up,
+        found.constraint_relaxed,
         found.memory,
         found.drift,
         found.info,
@@ -109,11 +109,11 @@ def propose(
 def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
     """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
     family = method.projection.adapt(group.family)
-    gap = family.distance(trial.cavity + deleted(method, rows), trial.cavity + trial.message)
+    gap = family.distance(trial.cavity + deletion(method, rows), trial.cavity + trial.message)
     if method.projection.memory:
         gap = jnp.maximum(gap, trial.drift)
     # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
-    return jnp.where(rows.copies == 0, 0.0, jnp.where(trial.usable, gap, jnp.inf))
+    return jnp.where(rows.copies == 0, 0.0, jnp.where(trial.accepted, gap, jnp.inf))
 
 
 def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
@@ -122,12 +122,12 @@ def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: Propos
     Copies of a site move together, each by the full step of one: as far as that, q would overshoot and the iteration
     may not settle. They share the step; not in a single pass, where nothing else would make up for it.
     """
-    usable = (trial.usable & (rows.which < group.size))[..., None]
-    usable = usable if rows.free is None else usable & rows.free
+    accepted = (trial.accepted & (rows.which < group.size))[..., None]
+    accepted = accepted if rows.mask is None else accepted & rows.mask
     step = method.damping
     if not group.at_most_one and not method.single_pass:
         step = step * jnp.maximum(1.0 / jnp.maximum(rows.copies, 1.0), SHORTEST_SHARE)[..., None]
-    return jnp.where(usable, step * (trial.message / method.power - rows.site), 0.0)
+    return jnp.where(accepted, step * (trial.message / method.power - rows.site), 0.0)
 
 
 def visit(
@@ -162,7 +162,7 @@ def backtrack(problem: Problem, absorbed: Callable[[jax.Array | float], Any]) ->
     """The state `absorbed` makes of the longest share of a step that leaves it proper, and how often it was halved."""
 
     def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
-        return ~problem.posterior.is_proper(attempted[1]) & (attempted[0] <= MAX_HALVINGS)
+        return ~problem.posterior.is_valid(attempted[1]) & (attempted[0] <= MAX_HALVINGS)
 
     def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         return attempted[0] + 1, absorbed(step_scale(attempted[0] + 1))
@@ -176,7 +176,7 @@ def step_scale(halvings: jax.Array) -> jax.Array:
 
 
 def gather(
-    group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table, free: np.ndarray | None = None
+    group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table, mask: np.ndarray | None = None
 ) -> SiteBatch:
     """The rows of the sites `index`, any shape; an index no site has takes the last site's."""
     rows = (sites, memory, group.copies, jax.tree.map(jnp.asarray, group.data))
@@ -184,8 +184,8 @@ def gather(
         picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
     else:
         picked = jax.tree.map(lambda leaf: leaf[index], rows)
-    spread = None if free is None else jnp.broadcast_to(free, (*index.shape, *free.shape))
-    return SiteBatch(jnp.asarray(index), *picked, free=spread)
+    spread = None if mask is None else jnp.broadcast_to(mask, (*index.shape, *mask.shape))
+    return SiteBatch(jnp.asarray(index), *picked, mask=spread)
 
 
 def is_identity(index: Table, size: int) -> bool:
@@ -193,7 +193,7 @@ def is_identity(index: Table, size: int) -> bool:
     return isinstance(index, np.ndarray) and np.array_equal(index.ravel(), np.arange(size))
 
 
-def clipped(index: Table, size: int) -> Any:
+def clip_index(index: Table, size: int) -> Any:
     """Numbers of padding replaced by the last site's: it is looked at and not changed."""
     return np.minimum(index, size - 1) if isinstance(index, np.ndarray) else jnp.minimum(index, size - 1)
 

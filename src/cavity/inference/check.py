@@ -143,7 +143,7 @@ def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None)
         ) from None
     found = found._replace(x=solution.by_name(found.x))
     searched = found.dimension <= SEARCHED or all(group.factor.is_log_concave() for group in solution.problem.groups)
-    return judged(found, float(solution.log_evidence), searched, problem.posterior.variable)
+    return judge_draws(found, float(solution.log_evidence), searched, problem.posterior.variable)
 
 
 def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Array) -> Weighted:
@@ -175,7 +175,7 @@ def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Arr
 def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weighted:
     """Draws from 0.8 q + 0.2 prior through what the families offer; from q alone where a variable has no prior."""
     flat, q = problem.posterior.flat(problem.prior), jax.tree.map(jnp.asarray, q)
-    proper = [own for own in (q, flat) if bool(problem.posterior.is_known(own))]
+    proper = [own for own in (q, flat) if bool(problem.posterior.is_normalisable(own))]
     if not proper:
         raise ValueError("check draws from q or from the prior, and both are improper.")
     held = list(zip((0.8, 0.2) if len(proper) == 2 else (1.0,), proper, strict=True))
@@ -198,7 +198,7 @@ def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weigh
     return Weighted(jax.tree.map(np.asarray, x), log_weights, np.repeat(np.arange(len(held)), counts), dimension)
 
 
-def judged(found: Weighted, ep: float, searched: bool, variable: str) -> Check:
+def judge_draws(found: Weighted, ep: float, searched: bool, variable: str) -> Check:
     """The estimates from weighted draws, and the verdict on EP's log evidence."""
     log_evidence, error = stratified_log_mean(found.log_weights, found.stratum)
     smoothed = smooth(found.log_weights)

@@ -42,7 +42,7 @@ class Energy(NamedTuple):
     norm: Any
 
 
-class Slopes(NamedTuple):
+class GroupSlopes(NamedTuple):
     """What one group adds to the energy, and its slopes, one row a site."""
 
     value: jax.Array
@@ -71,14 +71,14 @@ def energy(
         gamma = seen if marginals is None else jnp.asarray(marginals[number])
         key = site_key(jax.random.key(0), group.moments.random, number)
         learned = group.moments.init(group) if moments is None else moments[number]
-        found.append(of_group(UpdateRule(power=power), group, learned, jnp.asarray(own), seen, gamma, key))
+        found.append(group_slopes(UpdateRule(power=power), group, learned, jnp.asarray(own), seen, gamma, key))
     value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
     value = value + sum(jnp.sum(part.value) for part in found)
     norm = jnp.max(jnp.concatenate([part.norm for part in found]))
     return Energy(value, tuple(part.sites for part in found), tuple(part.marginals for part in found), norm)
 
 
-def of_group(
+def group_slopes(
     method: UpdateRule,
     group: SiteGroup,
     learned: Any,
@@ -86,11 +86,11 @@ def of_group(
     seen: jax.Array,
     gamma: jax.Array,
     key: jax.Array,
-) -> Slopes:
+) -> GroupSlopes:
     """One row a site; a factor of multiplicity 0 adds nothing and has no slope."""
     family, power = group.family, method.power
 
-    def one(entry: tuple[SiteBatch, jax.Array, jax.Array]) -> Slopes:
+    def one(entry: tuple[SiteBatch, jax.Array, jax.Array]) -> GroupSlopes:
         rows, seen, gamma = entry
         block = jax.tree.map(lambda leaf: leaf[None], rows)
         trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, learned, gamma[None], block, key))
@@ -99,14 +99,14 @@ def of_group(
         log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)
         length = jnp.sqrt(2.0 * jnp.maximum(family.kl(seen, matched), 0.0))
 
-        def where_usable(slope: jax.Array, otherwise: float) -> jax.Array:
-            return jnp.where(copies == 0, 0.0, jnp.where(trial.usable, slope, otherwise))
+        def where_accepted(slope: jax.Array, otherwise: float) -> jax.Array:
+            return jnp.where(copies == 0, 0.0, jnp.where(trial.accepted, slope, otherwise))
 
-        return Slopes(
-            where_usable(-copies / power * log_ratio, jnp.nan),
-            where_usable(copies * (tilted - family.moments(seen)), jnp.nan),
-            where_usable(copies / power * (family.moments(gamma) - tilted), jnp.nan),
-            where_usable(copies * length, jnp.inf),
+        return GroupSlopes(
+            where_accepted(-copies / power * log_ratio, jnp.nan),
+            where_accepted(copies * (tilted - family.moments(seen)), jnp.nan),
+            where_accepted(copies / power * (family.moments(gamma) - tilted), jnp.nan),
+            where_accepted(copies * length, jnp.inf),
         )
 
     rows = gather(group, sites, jnp.zeros((group.size, 0)), jnp.arange(group.size))

@@ -21,10 +21,10 @@ def leave_one_out(
     the factor's moments are not known well enough. moments: what their strategies have learned, by group.
     """
     rows = zip(problem.groups, sites, moments, strict=True)
-    return tuple(of_group(problem, q, group, own, learned) for group, own, learned in rows)
+    return tuple(group_log_z(problem, q, group, own, learned) for group, own, learned in rows)
 
 
-def of_group(problem: Problem, q: Any, group: SiteGroup, sites: jax.Array, learned: Any) -> jax.Array:
+def group_log_z(problem: Problem, q: Any, group: SiteGroup, sites: jax.Array, learned: Any) -> jax.Array:
     """log Z of every site of a group under its cavity."""
     local = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
     cavity = local - jnp.minimum(group.copies, 1.0)[:, None] * sites

@@ -105,7 +105,7 @@ class Problem:
                 group.factor.check(group.data)
             if group.multiplicity is not None and not is_traced(group.multiplicity):
                 check_multiplicity(np.asarray(group.multiplicity, float), group.size)
-        if not is_traced(self.prior) and not bool(self.posterior.is_proper(self.prior)):
+        if not is_traced(self.prior) and not bool(self.posterior.is_valid(self.prior)):
             raise ValueError("prior is improper: its natural parameters cannot be normalised.")
 
 

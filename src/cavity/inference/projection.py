@@ -16,25 +16,26 @@ from cavity.families.dirichlet import Dirichlet
 class Integrals(NamedTuple):
     """What a projection may ask of its site's factor t, for any cavity.
 
-    tilt: moments of t × cavity, with what the moments strategy reports. expected_log: E[log t] there, given these.
+    tilt: moments of t × cavity, with what the moments strategy reports. expected_log: E[log t] there, given these
+    as `tilted`.
     """
 
     tilt: Callable[[jax.Array], tuple[Tilted, dict[str, jax.Array]]]
-    expected_log: Callable[[jax.Array, Tilted], jax.Array]
+    expected_log: Callable[..., jax.Array]
 
 
 class Projected(NamedTuple):
     """The outcome of a projection for one site.
 
     cavity: what the message was matched against; the relaxed cavity where there is one.
-    given_up: whether the expectation constraints of EP had to be given up. memory: what the site remembers.
+    constraint_relaxed: whether the expectation constraints of EP had to be given up. memory: what the site remembers.
     drift: how far the change of memory alone moves what is matched, as a moment mismatch.
     """
 
     cavity: jax.Array
     log_z: jax.Array
     message: jax.Array
-    given_up: jax.Array
+    constraint_relaxed: jax.Array
     memory: jax.Array
     drift: jax.Array
     info: dict[str, jax.Array]
@@ -45,6 +46,10 @@ class Projection(ABC):
 
     #: the word for a fixed point at which constraints were given up: the status is `converged_<word>`.
     compromise: ClassVar[str] = "restricted"
+
+    #: whether a message is matched against another cavity than q without the site. What suits that one may still make q
+    #: improper, so q itself is looked at too.
+    relaxes_cavity: ClassVar[bool] = False
 
     #: numbers a site remembers from one visit to the next.
     memory: ClassVar[int] = 0
@@ -65,8 +70,8 @@ class Projection(ABC):
     ) -> Projected:
         """Tilt and project one site, of which `site` and `memory` are the old ones."""
         tilted, info = integrals.tilt(cavity)
-        message, given_up = self.project(family, cavity, tilted)
-        return Projected(cavity, tilted.log_z, message, given_up, memory, jnp.zeros(()), info)
+        message, constraint_relaxed = self.project(family, cavity, tilted)
+        return Projected(cavity, tilted.log_z, message, constraint_relaxed, memory, jnp.zeros(()), info)
 
     @abstractmethod
     def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:

@@ -54,6 +54,7 @@ class Relaxed(Projection):
     sequential: bool = static(default=False)
 
     compromise: ClassVar[str] = "relaxed"
+    relaxes_cavity: ClassVar[bool] = True
     memory: ClassVar[int] = 1
     tilts: ClassVar[int] = len(AROUND) + 1
 
@@ -77,7 +78,7 @@ class Relaxed(Projection):
         points = jnp.where(last > 0, last * jnp.asarray(AROUND), jnp.asarray(FROM_ZERO) / unit)
         order = jnp.where(last > 0, jnp.asarray(FROM_CENTRE), jnp.arange(len(FROM_ZERO)))
 
-        def look(now: Search) -> Search:
+        def look(now: StrengthSearch) -> StrengthSearch:
             # Points until the search is decided, then the strength found: the program holds the integrals once.
             strength = jnp.where(now.decided, now.strength, points[order[now.looks]])
             cost, integrated = self.cost(family, integrals, cavity, site, strength)
@@ -89,13 +90,13 @@ class Relaxed(Projection):
             # The first look of a site without strength is at none.
             done = now.decided | (decided & (last == 0) & (found == 0))
             strength = jnp.where(now.decided, now.strength, found)
-            return Search(now.looks + 1, costs, strength, decided | now.decided, done, kept)
+            return StrengthSearch(now.looks + 1, costs, strength, decided | now.decided, done, kept)
 
         blank = jax.tree.map(
             lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(lambda: integrals.tilt(cavity))
         )
         no, nothing = jnp.zeros((), bool), jnp.full(points.shape, jnp.inf)
-        begun = Search(jnp.zeros((), int), nothing, jnp.zeros(()), no, no, blank)
+        begun = StrengthSearch(jnp.zeros((), int), nothing, jnp.zeros(()), no, no, blank)
         ended = jax.lax.while_loop(lambda now: ~now.done, look, begun)
         (tilted, info), strength = ended.kept, ended.strength
         relaxed = cavity + strength * direction
@@ -121,7 +122,7 @@ class Relaxed(Projection):
         proper = family.is_proper(relaxed)
         relaxed = jnp.where(proper, relaxed, cavity)
         tilted, info = integrals.tilt(relaxed)
-        value = integrals.expected_log(relaxed, tilted) - tilted.log_z
+        value = integrals.expected_log(relaxed, tilted=tilted) - tilted.log_z
         if self.sequential:
             # KL(t r cavity ‖ q r) for the old q = cavity × site.
             mean = family.moments(relaxed + tilted.site)
@@ -141,7 +142,7 @@ class Relaxed(Projection):
         return jnp.abs(relaxation[0]) * variance**0.5 + 0.5 * jnp.abs(relaxation[1]) * variance
 
 
-class Search(NamedTuple):
+class StrengthSearch(NamedTuple):
     """A search for a strength on its way.
 
     looks: integrals made. costs: of the points looked at, infinite for others. strength: found so far. decided: it will

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.families.gaussian import Gaussian
-from cavity.inference.energy import of_group
+from cavity.inference.energy import group_slopes
 from cavity.inference.methods import EP
 from cavity.inference.problem import Problem, SiteGroup
 
@@ -92,7 +92,7 @@ Slopes = tuple[jax.Array, tuple[jax.Array, jax.Array]]
 def dual(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> Slopes:
     """The dual without its penalty; a site moves q's marginals as well."""
     seen = prior.marginals(sites)
-    found = of_group(EP(), group, (), sites, seen, seen + eta, jax.random.key(0))
+    found = group_slopes(EP(), group, (), sites, seen, seen + eta, jax.random.key(0))
     through_q = jnp.einsum("ia,iakb->kb", found.marginals, jax.jacfwd(prior.marginals)(sites))
     return jnp.sum(found.value) - prior.log_partition(sites), (found.sites + through_q, found.marginals)
 

@@ -128,7 +128,7 @@ def measure(problem: Any, method: UpdateRule, state: State, key: jax.Array | Non
         (3,)
     """
     check_method(method)
-    return _loop.measure_sites(problem.problem(), method, state, jax.random.key(0) if key is None else key)
+    return _loop.measure_state(problem.problem(), method, state, jax.random.key(0) if key is None else key)
 
 
 @float64
@@ -154,7 +154,7 @@ def learn(problem: Any, method: UpdateRule, state: State, report: Report) -> Sta
         2
     """
     check_method(method)
-    return _learning.learn(problem.problem(), method, state, report)
+    return _learning.learn_unsure(problem.problem(), method, state, report)
 
 
 @float64
@@ -237,9 +237,9 @@ def as_solution(
 def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
     """The place in `CODES` of the status, from what was measured at the final q; the first that applies."""
     within = report.largest <= method.tol
-    compromise = jnp.any(jnp.concatenate(report.given_up))
+    compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
     cases = [
-        (~posterior.is_known(q), Status.IMPROPER_POSTERIOR),
+        (~posterior.is_normalisable(q), Status.IMPROPER_POSTERIOR),
         (within & compromise, Status(f"converged_{method.projection.compromise}")),
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),

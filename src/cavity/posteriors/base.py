@@ -104,12 +104,15 @@ class Posterior(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def is_proper(self, q: Q) -> jax.Array:
-        """Whether q, a window or the prior can be normalised, but for what is not known yet."""
+    def is_valid(self, q: Q) -> jax.Array:
+        """Whether no part of q, of a window or of the prior is improper.
 
-    def is_known(self, q: Q) -> jax.Array:
-        """Whether q can be normalised: all of it is known."""
-        return self.is_proper(q)
+        A part that no factor has spoken about yet, uniform over the whole line, counts as valid.
+        """
+
+    def is_normalisable(self, q: Q) -> jax.Array:
+        """Whether q can be normalised: valid, and no part of it uniform over the whole line."""
+        return self.is_valid(q)
 
     @abstractmethod
     def log_partition(self, q: Q) -> jax.Array:

@@ -68,13 +68,12 @@ class DenseGaussian(Posterior):
         return window_sizes(size)
 
     def begin(self, prior: KernelPrior, q: Dense, scope: Any, order: Any, width: int) -> Pass:
-        # What is not filled is not read. Made of a number of q, the zeros are not kept in memory through a loop.
-        columns, signs = jnp.full((order.size, order.size), 0.0 * q.mean[0]), jnp.zeros(order.size)
+        columns, signs = jnp.zeros((order.size, order.size)), jnp.zeros(order.size)
         if is_in_order(order, q.mean.size) and q.covariance[0].shape[1] % width == 0:
             # What fills the last window up is independent of all there is.
             missing = order.size - q.mean.size
-            blocks = tuple(part for block in q.covariance for part in narrower(block, width))
-            blocks = tuple(filled_up(block, missing, width) for block in blocks) if missing else blocks
+            blocks = tuple(part for block in q.covariance for part in cut_columns(block, width))
+            blocks = tuple(pad_block(block, missing, width) for block in blocks) if missing else blocks
             return Pass(jnp.pad(q.mean, (0, missing)), blocks, columns, signs)
         whole = blocked.symmetric_from_columns(q.covariance)
         starts = range(0, order.size, width)
@@ -103,7 +102,7 @@ class DenseGaussian(Posterior):
         found = jax.lax.switch(number, [reach(first) for first in range(size // width)])
         own = jax.lax.dynamic_slice(found, (number * width, 0), (width, width))
         mean = jax.lax.dynamic_slice(passed.mean, (number * width,), (width,))
-        return windows.opened(mean, own, found)
+        return windows.open_window(mean, own, found)
 
     def close(self, passed: Any, number: jax.Array, window: Window | Absorbed) -> Any:
         if isinstance(passed, Window):
@@ -113,7 +112,7 @@ class DenseGaussian(Posterior):
         if isinstance(window, Absorbed):
             moved, columns, signs = window.reach @ window.moves, block_update.columns(window), window.signs
         else:
-            spread = windows.spread(window)
+            spread = windows.update_columns(window)
             moved, columns = spread @ window.moves, spread * jnp.sqrt(jnp.abs(window.gains))
             signs = jnp.sign(window.gains)
         return passed._replace(
@@ -134,7 +133,7 @@ class DenseGaussian(Posterior):
     def solve(self, prior: KernelPrior, q: Dense, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
         return solve_dense(blocked.symmetric_from_columns(q.covariance), groups)
 
-    def is_proper(self, q: Any) -> jax.Array:
+    def is_valid(self, q: Any) -> jax.Array:
         return jnp.ones((), bool) if isinstance(q, KernelPrior) else q.proper
 
     def log_partition(self, q: Any) -> jax.Array:
@@ -180,12 +179,12 @@ def is_in_order(order: Any, size: int) -> bool:
     return np.array_equal(order, np.minimum(np.arange(order.size), size - 1))
 
 
-def narrower(block: jax.Array, width: int) -> list[jax.Array]:
+def cut_columns(block: jax.Array, width: int) -> list[jax.Array]:
     """A block of columns cut into blocks of `width`, each from its own diagonal on."""
     return [block[start:, start : start + width] for start in range(0, block.shape[1], width)]
 
 
-def filled_up(block: jax.Array, missing: int, width: int) -> jax.Array:
+def pad_block(block: jax.Array, missing: int, width: int) -> jax.Array:
     """Columns of a covariance with latents of variance 1 behind the last row, and columns up to `width`."""
     columns = block.shape[1]
     wide = jnp.pad(block, ((0, missing), (0, width - columns)))

@@ -76,11 +76,11 @@ class Factorised(Posterior):
     def absorb(self, window: Network, scope: Reach, place: jax.Array, change: jax.Array) -> Network:
         return self.spread(window, scope, window.wires[scope.group][place], change)
 
-    def is_proper(self, q: Network | GraphPrior) -> jax.Array:
+    def is_valid(self, q: Network | GraphPrior) -> jax.Array:
         each = [jnp.all(family.is_allowed(eta)) for family, eta in zip(self.families, q.etas, strict=True)]
         return jnp.all(jnp.stack(each))
 
-    def is_known(self, q: Network) -> jax.Array:
+    def is_normalisable(self, q: Network) -> jax.Array:
         each = [jnp.all(family.is_proper(eta)) for family, eta in zip(self.families, q.etas, strict=True)]
         return jnp.all(jnp.stack(each))
 

@@ -72,7 +72,7 @@ class Shared(Posterior):
         start = sum(size for size, part in sizes if part.stop <= scope[0])
         return slice(start, start + sum(size for size, part in sizes if scope[0] <= part.start < scope[1]))
 
-    def is_proper(self, q: jax.Array) -> jax.Array:
+    def is_valid(self, q: jax.Array) -> jax.Array:
         return self.family.is_proper(q)
 
     def log_partition(self, q: jax.Array) -> jax.Array:
@@ -89,7 +89,7 @@ class Shared(Posterior):
         return self.family.log_density(q, x)
 
     def seen(self, prior: Any, scope: Any, index: jax.Array, x: Any) -> Any:
-        part = x if scope is None or not isinstance(self.family, Product) else inside(self.family, scope, x)
+        part = x if scope is None or not isinstance(self.family, Product) else select_part(self.family, scope, x)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*index.shape, *jnp.shape(leaf))), part)
 
     def coordinates(self, prior: Any, q: jax.Array) -> Coordinates | None:
@@ -102,7 +102,7 @@ class Shared(Posterior):
         return Coordinates(centre, root, mean, solve_triangular(root, half.T))
 
 
-def inside(family: Product, scope: tuple[int, int], x: tuple[Any, ...]) -> Any:
+def select_part(family: Product, scope: tuple[int, int], x: tuple[Any, ...]) -> Any:
     """The entries of a value whose natural parameters lie in the scope; alone where it is one."""
     held = [own for part, own in zip(family.slices, x, strict=True) if scope[0] <= part.start and part.stop <= scope[1]]
     return held[0] if len(held) == 1 else tuple(held)

@@ -70,7 +70,7 @@ class TreeDistribution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tree(Posterior):
+class TreePosterior(Posterior):
     """states: K, of all variables; those with fewer have impossible ones."""
 
     states: int
@@ -87,7 +87,7 @@ class Tree(Posterior):
             sites[:, start : start + size].reshape(*wires.nodes.shape, self.states, self.states) for start in (0, size)
         )
         if isinstance(wires, PathWires):
-            tables, zeros = turned(tables, wires.upward), turned(zeros, wires.upward)
+            tables, zeros = transpose_where(tables, wires.upward), transpose_where(zeros, wires.upward)
         return prior._replace(
             tables=prior.tables.at[wires.nodes].add(tables), zeros=prior.zeros.at[wires.nodes].add(zeros)
         )
@@ -100,7 +100,7 @@ class Tree(Posterior):
         tables, top = window.given[wires.nodes], window.nodes[wires.top][:, :, None]
         if isinstance(wires, PathWires):
             tables = tables.at[jnp.arange(len(place)), wires.peak].add(top)
-            return Path(wires.nodes.shape[1], self.states).from_tables(turned(tables, wires.upward))
+            return Path(wires.nodes.shape[1], self.states).from_tables(transpose_where(tables, wires.upward))
         tables = tables.at[:, 0].add(top)
         return Subtree(wires.nodes.shape[1], self.states).from_tables(tables, wires.parents)
 
@@ -108,7 +108,7 @@ class Tree(Posterior):
         wires = jax.tree.map(lambda leaf: leaf[place], window.prior.wires[scope])
         return calibrated(self.moved(window.prior, wires, change))
 
-    def is_proper(self, q: TreeDistribution | TreePrior) -> jax.Array:
+    def is_valid(self, q: TreeDistribution | TreePrior) -> jax.Array:
         found = calibrated(q) if isinstance(q, TreePrior) else q
         return jnp.isfinite(found.log_partition) & jnp.all(found.prior.zeros >= -SOME)
 
@@ -144,7 +144,7 @@ class Tree(Posterior):
         return jnp.sum(q.given[nodes, states[..., prior.parent[:-2]], x], axis=-1)
 
 
-def turned(tables: jax.Array, which: jax.Array) -> jax.Array:
+def transpose_where(tables: jax.Array, which: jax.Array) -> jax.Array:
     """Tables (…, K, K) with rows and columns exchanged where asked."""
     return jnp.where(which[..., None, None], jnp.swapaxes(tables, -1, -2), tables)
 

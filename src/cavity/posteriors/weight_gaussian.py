@@ -76,7 +76,7 @@ class WeightGaussian(Posterior):
     def open(self, prior: WeightPrior, passed: Weights, scope: Any, number: jax.Array, index: jax.Array) -> Window:
         rows = prior.rows[index]
         reach = passed.covariance @ rows.T
-        return windows.opened(rows @ passed.mean, rows @ reach, reach)
+        return windows.open_window(rows @ passed.mean, rows @ reach, reach)
 
     def close(self, passed: Weights, number: jax.Array, window: Window | Absorbed) -> Weights:
         if isinstance(window, Absorbed):
@@ -85,7 +85,7 @@ class WeightGaussian(Posterior):
                 mean=passed.mean + window.reach @ window.moves,
                 covariance=passed.covariance - (columns * window.signs) @ columns.T,
             )
-        spread = windows.spread(window)
+        spread = windows.update_columns(window)
         return passed._replace(
             mean=passed.mean + spread @ window.moves,
             covariance=passed.covariance - (spread * window.gains) @ spread.T,
@@ -103,7 +103,7 @@ class WeightGaussian(Posterior):
     def solve(self, prior: WeightPrior, q: Weights, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
         return solve_in_basis(prior.rows @ cholesky(q.covariance), groups)
 
-    def is_proper(self, q: Any) -> jax.Array:
+    def is_valid(self, q: Any) -> jax.Array:
         return self.flat(q).proper if isinstance(q, WeightPrior) else q.proper
 
     def log_partition(self, q: Any) -> jax.Array:

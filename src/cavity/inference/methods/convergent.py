@@ -14,7 +14,7 @@ from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.threads import one_blas_thread
 from cavity.inference._double_loop import compiled_step
 from cavity.inference._learning import learns
-from cavity.inference._loop import Start, blank_state, measure_sites
+from cavity.inference._loop import Start, blank_state, measure_state
 from cavity.inference._newton import marginals_of, polish
 from cavity.inference._state import Report, State
 from cavity.inference.evidence import log_evidence
@@ -34,12 +34,12 @@ ATTEMPTS = (1, 3, 5, 8, 13, 20, 31, 48, 75, 117, 183, 286)
 def settle(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) -> tuple[State, Report, jax.Array]:
     """The state, report and log evidence of given sites."""
     state = blank_state(problem, method, init)
-    report = measure_sites(problem, method, state, key)
+    report = measure_state(problem, method, state, key)
     state = state._replace(log_scales=report.log_scales)
     return state, report, log_evidence(problem, state.q, state.log_scales)
 
 
-def judged(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
+def judge_sites(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
     """The solution that given sites make, with the status their own measurement supports."""
     state, report, evidence = settle(problem, method.as_compiled(), Start(sites), key)
     solution = to_numpy(as_solution(problem, method, state, report, evidence, unfinished))
@@ -61,7 +61,7 @@ def newton(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...], k
     ended = polish(problem, method.as_compiled(), Start(sites), key)
     if not float(ended.largest) <= method.tol:
         return None
-    found = judged(problem, method, ended.sites, key, Status.MAX_SWEEPS)
+    found = judge_sites(problem, method, ended.sites, key, Status.MAX_SWEEPS)
     # The first turn looks at the sites as they are.
     return dataclasses.replace(found, sweeps=np.asarray(int(ended.rounds) - 1)) if found.converged else None
 
@@ -114,7 +114,7 @@ class DoubleLoop(Method):
             for step in range(1, self.max_sweeps + 1):
                 outer = compiled_step(problem, rule.power, sites, gamma, key)
                 sites, gamma = outer.sites, outer.gamma
-                solution = judged(problem, rule, sites, key, Status.MAX_SWEEPS)
+                solution = judge_sites(problem, rule, sites, key, Status.MAX_SWEEPS)
                 found = None if solution.converged or step not in ATTEMPTS else newton(problem, rule, sites, key)
                 solution = solution if found is None else found
                 residuals.append(float(solution.mismatch))

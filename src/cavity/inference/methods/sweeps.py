@@ -15,7 +15,7 @@ from cavity._core.derivatives import forward_only
 from cavity._core.precision import to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.threads import one_blas_thread
-from cavity.inference._learning import learn, learned_states, learns
+from cavity.inference._learning import learn_unsure, learned_states, learns
 from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
 from cavity.inference._state import Report, State
 from cavity.inference.methods.base import Limits, Method
@@ -74,7 +74,7 @@ class Sweeps(UpdateRule, Method):
             if reached is None or (arrived is None and is_deleted(state)):
                 raise KeyboardInterrupt
             state, report, evidence = reached
-            state = learn(problem, self, state, report)
+            state = learn_unsure(problem, self, state, report)
             now, made = time.perf_counter(), int(state.sweep) - done
             done += made
             ended = Status.MAX_SWEEPS
@@ -88,7 +88,7 @@ class Sweeps(UpdateRule, Method):
                 chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
                 continue
             closed = as_solution(problem, self, state, report, evidence, unfinished=ended, seconds=now - began)
-            solution = trimmed(to_numpy(closed))
+            solution = trim_residuals(to_numpy(closed))
             if ended is not Status.RUNNING:
                 return solution.interrupted() if interrupted else solution
             try:
@@ -147,7 +147,7 @@ def is_deleted(state: State) -> bool:
     return any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
 
 
-def trimmed(solution: Solution) -> Solution:
+def trim_residuals(solution: Solution) -> Solution:
     """Residuals cut to the sweeps that were made."""
     return dataclasses.replace(solution, residuals=solution.residuals[: int(solution.sweeps)])
 

@@ -86,7 +86,7 @@ def measure_chunk(
 ) -> PassTotals:
     """The totals after the sites of a chunk were measured at q as it is; q stays."""
     report, _ = measure_shard(problem, method, totals.total.minus(own_sums(problem, sites)), sites, key)
-    numbers = (jnp.sum(flags[0]) for flags in (report.improper, report.nonfinite, report.given_up))
+    numbers = (jnp.sum(flags[0]) for flags in (report.improper, report.nonfinite, report.constraint_relaxed))
     return totals._replace(counts=totals.counts.plus(report.mismatch[0], *numbers, 0))
 
 
