@@ -34,6 +34,12 @@ class LogTable(NamedTuple):
     scope: tuple[int, ...]
     log_values: np.ndarray
 
+    def over(self, scope: Sequence[int]) -> np.ndarray:
+        """Its values with one axis for each variable of a larger scope, of length 1 where they do not depend on it."""
+        states = dict(zip(self.scope, self.log_values.shape, strict=True))
+        order = np.argsort([scope.index(variable) for variable in self.scope])
+        return self.log_values.transpose(order).reshape([states.get(variable, 1) for variable in scope])
+
 
 @dataclass(frozen=True, eq=False)
 class FactorTables:

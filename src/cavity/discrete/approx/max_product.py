@@ -68,12 +68,12 @@ def max_product(
             solution = infer(problem, own, max_seconds=max_seconds, callback=told)
     found = asked.interpret(solution).marginals
     best = [row / row.max() for row in found]
-    states = decided(graph, solution, best)
+    states = decide_states(graph, solution, best)
     marginals = np.stack(best) if isinstance(found, np.ndarray) else best
     return MostProbable(states, log_weight(graph, states), marginals, solution.status, int(solution.sweeps))
 
 
-def decided(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np.ndarray:
+def decide_states(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np.ndarray:
     """The best state of every variable.
 
     Variables with several equally good states would choose each for itself, and their choices need not agree. They and
@@ -81,7 +81,7 @@ def decided(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np
     """
     states = np.array([int(np.argmax(row)) for row in best])
     undecided = {v for v, row in enumerate(best) if np.sum(row > 1.0 - CLOSE) > 1}
-    undecided |= clashing(graph, states)
+    undecided |= clashing_variables(graph, states)
     undecided -= set(graph.evidence)
     if not undecided:
         return states
@@ -113,7 +113,7 @@ def decided(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np
     return states
 
 
-def clashing(graph: TableGraph, states: np.ndarray) -> set[int]:
+def clashing_variables(graph: TableGraph, states: np.ndarray) -> set[int]:
     """Variables of factors that call their states impossible together."""
     found: set[int] = set()
     for own in graph.tables():

@@ -44,11 +44,6 @@ class Clique:
         """The variables shared with the parent."""
         return self.variables[self.own :]
 
-    @property
-    def separator_shape(self) -> tuple[int, ...]:
-        """Shape of the message to the parent."""
-        return self.shape[self.own :]
-
 
 @dataclass(frozen=True, eq=False)
 class CliqueTree:
@@ -65,18 +60,6 @@ class CliqueTree:
     def table_size(self) -> int:
         """Entries of the largest clique table."""
         return max((math.prod(clique.shape) for clique in self.cliques), default=1)
-
-    def path(self, start: int, end: int) -> list[int]:
-        """Cliques from one to another through the tree; empty where they are not connected."""
-        up, down = [start], [end]
-        # Parents come later than children: whichever is the lower of the two moves up.
-        while up[-1] != down[-1]:
-            side = up if up[-1] < down[-1] else down
-            parent = self.cliques[side[-1]].parent
-            if parent < 0:
-                return []
-            side.append(parent)
-        return up + down[-2::-1]
 
 
 @lru_cache(KEPT)

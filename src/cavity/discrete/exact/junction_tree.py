@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cavity.discrete.evidence import Contradiction, fixed_states, free_states, slice_table
-from cavity.discrete.exact.clique_tree import Clique, CliqueTree, Scope, clique_tree, shape_within
+from cavity.discrete.exact.clique_tree import Clique, CliqueTree, clique_tree
 from cavity.discrete.graph import TableGraph
+from cavity.discrete.tables import LogTable
 
 #: sums of exponentials (largest term 1) above this have lost nothing to underflow
 SAFE = 1e-250
@@ -64,23 +65,16 @@ def junction_tree(graph: TableGraph, *, memory: float = math.inf, messages: int 
     parts = [slice_table(scope, values, fixed) for scope, values in tables]
     constants = [float(values) for scope, values in parts if not scope]
     log_constant = math.fsum(constants) if -math.inf not in constants else -math.inf
-    parts = [part for part in parts if part[0]]
-    frame = clique_tree(tuple(scope for scope, _ in parts), tuple(states.items()), memory, messages)
+    tables = [LogTable(*part) for part in parts if part[0]]
+    frame = clique_tree(tuple(own.scope for own in tables), tuple(states.items()), memory, messages)
     factors = tuple(
-        tuple(sorted((within(clique, *parts[place], states) for place in clique.held), key=growing))
+        tuple(sorted((tables[place].over(clique.variables) for place in clique.held), key=multiplication_order))
         for clique in frame.cliques
     )
     return JunctionTree(frame, factors, fixed, log_constant)
 
 
-def within(clique: Clique, scope: Scope, values: np.ndarray, states: dict[int, int]) -> np.ndarray:
-    """A factor as a table of a clique."""
-    place = {v: axis for axis, v in enumerate(clique.variables)}
-    order = sorted(range(len(scope)), key=lambda axis: place[scope[axis]])
-    return values.transpose(order).reshape(shape_within(clique.variables, scope, states))
-
-
-def growing(table: np.ndarray) -> tuple[int, tuple[bool, ...]]:
+def multiplication_order(table: np.ndarray) -> tuple[int, tuple[bool, ...]]:
     """Key for multiplying tables: small ones first, of these the ones with the last axes, so that a product grows by
     leading axes and NumPy's inner loops stay long.
     """
@@ -92,7 +86,7 @@ class Calibrated(NamedTuple):
     taken out of the messages: their sum is log Z.
     """
 
-    up: Sequence[np.ndarray | None]
+    up: Sequence[np.ndarray]
     down: Sequence[np.ndarray | None]
     marginals: dict[int, np.ndarray]
     constants: list[float]
@@ -158,16 +152,10 @@ def outside(clique: Clique, variables: Iterable[int]) -> tuple[int, ...]:
     return tuple(axis for axis, v in enumerate(clique.variables) if v not in kept)
 
 
-def incoming(
-    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], children: Iterable[int] | None = None
-) -> list[np.ndarray]:
-    """The factors of a clique and the messages of its children (of these only, where some are named), as its tables."""
-    messages = (
-        np.reshape(message, tree.cliques[child].message_shape)
-        for child in (tree.cliques[index].children if children is None else children)
-        if (message := up[child]) is not None
-    )
-    return [*tree.factors[index], *messages]
+def incoming(tree: JunctionTree, index: int, up: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The factors of a clique and the messages of its children, as tables of the clique."""
+    children = tree.cliques[index].children
+    return [*tree.factors[index], *(np.reshape(up[child], tree.cliques[child].message_shape) for child in children)]
 
 
 def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], list[float]]:
@@ -218,7 +206,7 @@ def distribute(tree: JunctionTree, up: list[np.ndarray]) -> tuple[list[np.ndarra
 
 
 def clique_belief(
-    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], down: Sequence[np.ndarray | None]
+    tree: JunctionTree, index: int, up: Sequence[np.ndarray], down: Sequence[np.ndarray | None]
 ) -> np.ndarray:
     """Log table of a clique with all messages in: its marginal, up to a constant."""
     parts = incoming(tree, index, up)
