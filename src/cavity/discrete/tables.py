@@ -63,8 +63,9 @@ class FactorTables:
             own[0] if len(own) == 1 else Tables(*(np.concatenate(column) for column in zip(*own, strict=True)))
             for own in shapes.values()
         )
-        for array in (array for own in by_shape for array in own):
-            array.flags.writeable = False
+        for own in by_shape:
+            for array in own:
+                array.flags.writeable = False
         return cls(cardinalities, by_shape)
 
     def derive(self, work: Callable[[FactorTables], Derived]) -> Derived:

@@ -72,15 +72,20 @@ def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = Non
         form = named[form]
     if form is not None and not isinstance(form, Tree | Clusters):
         raise TypeError(f'form must be "disconnected", "tree", a Tree or Clusters; found {type(form).__name__}.')
-    joined = tuple(tuple(int(number) for number in own) for own in groups or ())
-    flat = [number for own in joined for number in own]
-    if flat and not len(graph.factors):
+    return Approximation(graph, form, check_groups(groups, len(graph.factors)) if groups else ())
+
+
+def check_groups(groups: Any, factors: int) -> tuple[tuple[int, ...], ...]:
+    """Disjoint sets of factors by number, of so many factors."""
+    found = tuple(tuple(int(number) for number in own) for own in groups)
+    flat = [number for own in found for number in own]
+    if flat and not factors:
         raise ValueError("groups name factors; the graph has none.")
-    if any(not 0 <= number < len(graph.factors) for number in flat):
-        raise ValueError(f"groups name factors 0 to {len(graph.factors) - 1}; found {[min(flat), max(flat)]}.")
+    if any(not 0 <= number < factors for number in flat):
+        raise ValueError(f"groups name factors 0 to {factors - 1}; found {[min(flat), max(flat)]}.")
     if len(set(flat)) < len(flat):
         raise ValueError("groups name a factor twice.")
-    return Approximation(graph, form, joined)
+    return found
 
 
 def tree_edges(graph: TableGraph, edges: Any) -> np.ndarray:
