@@ -70,7 +70,7 @@ class TreeDistribution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tree(Posterior):
+class TreePosterior(Posterior):
     """states: K, of all variables; those with fewer have impossible ones."""
 
     states: int

@@ -27,7 +27,7 @@ from cavity.families.tree import Subtree
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import EveryNth, InOrder
 from cavity.moments.closed_form import ClosedForm
-from cavity.posteriors.tree import PathWires, Tree, TreePrior, Wires
+from cavity.posteriors.tree import PathWires, TreePosterior, TreePrior, Wires
 
 #: nodes of one level that are handled at once
 WIDTH = 16
@@ -72,7 +72,7 @@ def on_tree(graph: TableGraph, edges: Any = None) -> Problem:
     # One after another where they are few; else in blocks of paths that lie far apart.
     sites = sum(group.size for group in groups)
     schedule = EveryNth(BLOCKS) if sites > 4 * BLOCKS else InOrder()
-    return Problem(prior, tuple(groups), Tree(states), schedule=schedule)
+    return Problem(prior, tuple(groups), TreePosterior(states), schedule=schedule)
 
 
 def own_tables(graph: TableGraph, tree: Rooted, states: int) -> tuple[np.ndarray, float]:
