@@ -72,7 +72,7 @@ class TableGraph:
         scopes = np.asarray(scopes)
         log_values = log_weights("values", values, log)
         if scopes.ndim != 2 or (scopes.size and scopes.dtype.kind not in "iu"):
-            raise ValueError(f"scopes must be whole numbers, one row a factor; found shape {scopes.shape}.")
+            raise ValueError(f"scopes must be whole numbers, one row per factor; found shape {scopes.shape}.")
         if log_values.ndim != scopes.shape[1] + 1 or len(log_values) != len(scopes):
             raise ValueError(
                 f"values must have shape {(len(scopes), *['K'] * scopes.shape[1])}; found {log_values.shape}."

@@ -78,7 +78,7 @@ class Statement:
 
 
 def site_rows(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Data one row a site: leading axes are the sites' shape, or the same data serve all."""
+    """Data with one row per site: leading axes are the sites' shape, or the same data serve all."""
     found = np.asarray(leaf)
     if found.shape[: len(shape)] != shape:
         found = np.broadcast_to(found, (*shape, *found.shape))

@@ -72,10 +72,10 @@ def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = Non
         form = named[form]
     if form is not None and not isinstance(form, Tree | Clusters):
         raise TypeError(f'form must be "disconnected", "tree", a Tree or Clusters; found {type(form).__name__}.')
-    return Approximation(graph, form, check_groups(groups, len(graph.factors)) if groups else ())
+    return Approximation(graph, form, disjoint_groups(groups, len(graph.factors)) if groups else ())
 
 
-def check_groups(groups: Any, factors: int) -> tuple[tuple[int, ...], ...]:
+def disjoint_groups(groups: Any, factors: int) -> tuple[tuple[int, ...], ...]:
     """Disjoint sets of factors by number, of so many factors."""
     found = tuple(tuple(int(number) for number in own) for own in groups)
     flat = [number for own in found for number in own]

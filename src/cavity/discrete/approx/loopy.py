@@ -74,7 +74,7 @@ def disconnected(graph: TableGraph) -> Problem:
 
 
 def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: StoredRows) -> tuple[Any, ...]:
-    """Natural parameters of the variables' own log weights, one array a family."""
+    """Natural parameters of the variables' own log weights, one array per family."""
     starts = np.cumsum(cardinalities) - cardinalities
     etas = []
     for number, k in enumerate(rows.cardinalities):

@@ -202,7 +202,7 @@ def split_columns(states: int, eta: jax.Array, zeros: bool) -> Column:
 
 
 def join_columns(column: Column, size: int) -> jax.Array:
-    """The inverse of `split_columns`, with so many numbers a row."""
+    """The inverse of `split_columns`, with so many numbers per row."""
     return jnp.stack([*column, *[jnp.zeros_like(column[0])] * (size - len(column))], axis=1)
 
 
@@ -212,12 +212,12 @@ def slot_states(group: SiteGroup) -> list[int]:
 
 
 def variable_columns(etas: tuple[jax.Array, ...], zeros: bool) -> tuple[Column, ...]:
-    """The columns of all variables, one a family."""
+    """The columns of all variables, one per family."""
     return tuple(split_columns(eta.shape[1] // 2, jnp.asarray(eta, float), zeros) for eta in etas)
 
 
 def site_columns(group: SiteGroup, sites: jax.Array, zeros: bool) -> tuple[Column, ...]:
-    """The columns of a group's sites, one a slot."""
+    """The columns of a group's sites, one per slot."""
     parts = consecutive_slices([2 * k for k in slot_states(group)])
     return tuple(split_columns(k, sites[:, part], zeros) for k, part in zip(slot_states(group), parts, strict=True))
 

@@ -46,7 +46,7 @@ class Suggestion:
         if self.approximation is None:
             return f"exact: {self.cost:.2g} entries in all; use cavity.exact"
         return (
-            f"{self.name}: {self.cost:.2g} entries a sweep, {self.times:.1f} times belief propagation's; "
+            f"{self.name}: {self.cost:.2g} entries per sweep, {self.times:.1f} times belief propagation's; "
             f"holds {self.held:.0%} of the mutual information between neighbours"
         )
 

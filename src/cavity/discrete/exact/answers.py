@@ -32,7 +32,7 @@ from cavity.discrete.graph import TableGraph
 class Exact:
     """The exact posterior of a discrete graph.
 
-    marginals: one array a variable, one-hot where it is observed. log_evidence: log Σ_x ∏ t(x), over the states that
+    marginals: one array per variable, one-hot where it is observed. log_evidence: log Σ_x ∏ t(x), over the states that
     agree with the evidence. width: of the elimination order. table_size: entries of the largest table.
     """
 

@@ -68,7 +68,7 @@ def clique_tree(
 ) -> CliqueTree:
     """The tree for factors with these scopes over variables with so many states, as pairs.
 
-    memory: bytes that the tables of inference may take, with so many messages an edge; beyond it, ValueError.
+    memory: bytes that the tables of inference may take, with so many messages per edge; beyond it, ValueError.
     """
     place = {v: k for k, (v, _) in enumerate(states)}
     neighbours: list[set[int]] = [set() for _ in states]
@@ -162,6 +162,6 @@ def assemble(scopes: Sequence[Scope], order: Elimination, states: Sequence[tuple
 
 
 def shape_within(clique: Sequence[int], scope: Sequence[int], states: Mapping[int, int]) -> tuple[int, ...]:
-    """Shape of a table over `scope` with one axis a variable of `clique`."""
+    """Shape of a table over `scope` with one axis per variable of `clique`."""
     inside = set(scope)
     return tuple(states[v] if v in inside else 1 for v in clique)

@@ -38,7 +38,7 @@ Reduction = Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
 class JunctionTree:
     """A tree of cliques with numbers.
 
-    factors: of every clique, log tables with one axis a variable of the clique, of length 1 where the factor does not
+    factors: of every clique, log tables with one axis per variable of the clique, of length 1 where the factor does not
     depend on it. fixed: state of each variable that is observed or has one state. log_constant: log of the factors
     without free variables.
     """
@@ -57,7 +57,7 @@ class JunctionTree:
 def junction_tree(graph: TableGraph, *, memory: float = math.inf, messages: int = 2) -> JunctionTree:
     """The junction tree of a graph with its evidence in.
 
-    memory: bytes that the tables of inference may take, with so many messages an edge; beyond it, ValueError.
+    memory: bytes that the tables of inference may take, with so many messages per edge; beyond it, ValueError.
     """
     fixed = fixed_states(graph)
     states = free_states(graph, fixed)
@@ -216,7 +216,7 @@ def clique_belief(
 
 
 def own_marginals(clique: Clique, linear: np.ndarray) -> dict[int, np.ndarray]:
-    """Marginals of the variables that a clique sums out; its table of weights shrinks by one axis a step."""
+    """Marginals of the variables that a clique sums out; its table of weights shrinks by one axis per step."""
     found: dict[int, np.ndarray] = {}
     for variable, states in zip(clique.variables[: clique.own], clique.shape, strict=False):
         rows = linear.reshape(states, -1)
