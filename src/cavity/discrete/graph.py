@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -35,10 +36,14 @@ class TableGraph:
     ) -> Self:
         """A graph of parts that are already checked. likelihoods: log weights."""
         found = cls()
-        found.variables, found._factors = variables, factors
+        found.variables, found._factors = variables.copy(), factors
         found._parts, found._count = list(factors.by_shape), len(factors)
         found.evidence, found.likelihoods = dict(evidence or {}), dict(likelihoods or {})
         return found
+
+    def __copy__(self) -> Self:
+        """A graph of its own: the tables, which never change, are shared."""
+        return self.assemble(self.variables, self.factors, self.evidence, self.likelihoods)
 
     @property
     def cardinalities(self) -> np.ndarray:
@@ -106,7 +111,8 @@ class TableGraph:
 
         evidence: variable → state, by number or name. likelihoods: variable → weights of its states (soft evidence).
         """
-        clamped = self.assemble(self.variables.copy(), self.factors)
+        clamped = copy.copy(self)
+        clamped.evidence, clamped.likelihoods = {}, {}
         for name, found in (("evidence", evidence), ("likelihoods", likelihoods)):
             if not isinstance(found, Mapping | None):
                 raise ValueError(f"{name} must be a dict by variable; found {type(found).__name__}.")

@@ -31,8 +31,8 @@ CLOSE = 1e-6
 class MostProbable:
     """What max-product found.
 
-    states: one per variable. log_weight: log ∏ t of these states, summed afresh: nobody's is larger where the graph is a
-    tree and the run converged; elsewhere it is a lower bound of the best, −inf where states are impossible together.
+    states: one per variable. log_weight: log ∏ t of these states, summed afresh: no other is larger where the graph is
+    a tree and the run converged; elsewhere it is a lower bound of the best, −inf where states are impossible together.
     max_marginals: of every variable, max over the others in units of the best, so that the largest entry is 1. status,
     sweeps: of the run.
     """

@@ -77,7 +77,7 @@ def join_factors(graph: TableGraph, groups: tuple[tuple[int, ...], ...]) -> Tabl
         for number in own:
             total += factors[number].over(scope)
         tables.append(LogTable(scope, total))
-    found = TableGraph.assemble(graph.variables.copy(), FactorTables(cards, ()), graph.evidence, graph.likelihoods)
+    found = TableGraph.assemble(graph.variables, FactorTables(cards, ()), graph.evidence, graph.likelihoods)
     for table in tables:
         found.add_factor(table.scope, table.log_values, log=True)
     return found
