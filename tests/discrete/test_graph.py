@@ -49,6 +49,12 @@ def test_a_copy_goes_its_own_way(asked, another):
     agrees(given)
 
 
+def test_exact_answers_are_of_the_graph_that_was_asked(asked):
+    found, table = cv.exact(asked), np.arange(1.0, 7.0).reshape(2, 3)
+    asked.add_factor([0], [1.0, 9.0])
+    np.testing.assert_allclose(found.pair(0, 1), table / table.sum(), atol=1e-12)
+
+
 def test_what_was_given_can_be_written_over():
     scopes, values = np.array([[0, 1]]), np.log(SMALL)[None]
     graph = cv.DiscreteGraph([2, 2])

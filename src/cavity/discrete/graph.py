@@ -59,13 +59,27 @@ class TableGraph:
         return self._factors
 
     def add_variable(self, states: int | Sequence[str] = 2, name: str | None = None) -> int:
-        """A variable with so many states, or with states of these names; its number."""
+        """A variable; returns its number.
+
+        Args:
+            states: how many, or their names.
+            name: by which `add_factor`, `given` and solutions can call it; else it is x and its number.
+
+        Raises:
+            ValueError: if it has no state, or the name or names of states are taken.
+        """
         return self.variables.add(states, name)
 
     def add_factor(self, scope: Sequence[Any], values: Any, *, log: bool = False) -> None:
-        """A factor: axis j of `values` belongs to variable j of `scope` (numbers or names). Zeros are allowed.
+        """A factor.
 
-        log: whether the values are logarithms, −inf for zero.
+        Args:
+            scope: its variables, by number or name, each once.
+            values: weights, not negative: axis j belongs to variable j of the scope. They need not sum to one.
+            log: whether the values are logarithms, −inf for zero.
+
+        Raises:
+            ValueError: if the values are no weights, or their shape is not that of the scope.
         """
         if isinstance(scope, str) or not isinstance(scope, Iterable):
             raise ValueError(f"scope must be a list of variables; found {scope!r}.")
@@ -73,7 +87,16 @@ class TableGraph:
         self.add_factors(np.array([numbers], np.int64).reshape(1, len(numbers)), np.asarray(values)[None], log=log)
 
     def add_factors(self, scopes: Any, values: Any, *, log: bool = False) -> None:
-        """Factors of one shape: scopes (n, m) by number, values (n, K₁, …, K_m)."""
+        """Factors of one shape, many at once.
+
+        Args:
+            scopes: (n, m), variables by number.
+            values: (n, K₁, …, K_m), weights as in `add_factor`.
+            log: whether the values are logarithms, −inf for zero.
+
+        Raises:
+            ValueError: if the values are no weights, or their shape is not that of a scope.
+        """
         scopes = np.asarray(scopes)
         log_values = log_weights("values", values, log)
         if scopes.ndim != 2 or (scopes.size and scopes.dtype.kind not in "iu"):
@@ -109,7 +132,12 @@ class TableGraph:
     def given(self, evidence: Mapping[Any, Any] | None = None, *, likelihoods: Mapping[Any, Any] | None = None) -> Self:
         """The same graph with this evidence in place of what it had. What is added to one later is not in the other.
 
-        evidence: variable → state, by number or name. likelihoods: variable → weights of its states (soft evidence).
+        Args:
+            evidence: variable → state, by number or name.
+            likelihoods: variable → weights of its states (soft evidence).
+
+        Raises:
+            ValueError: if a variable or state is not there, or weights are not one per state.
         """
         clamped = copy.copy(self)
         clamped.evidence, clamped.likelihoods = {}, {}

@@ -57,6 +57,16 @@ def max_product(
         method: `EP` with a schedule and damping of your own; by default plain EP, then damped if that does not settle.
         max_seconds: for each method tried.
         callback: called with the graph's solution after every sweep. Its evidence has no meaning here.
+
+    Raises:
+        ValueError: if some variable has no possible state.
+
+    Example:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> cv.max_product(graph).states.tolist()
+        [1, 1]
     """
     asked = approximate(graph)
     problem = asked.problem().with_moments(Enumeration(maximum=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -92,7 +93,20 @@ class Exact:
 def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
     """Marginals and log evidence of a discrete graph with its evidence, to rounding.
 
-    memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
+    Args:
+        graph: of small width.
+        memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
+
+    Raises:
+        ValueError: if the tables need more memory, or the evidence has probability zero.
+
+    Example:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> found = cv.discrete.exact_discrete(graph)
+        >>> found.marginals[0].round(3).tolist(), found.pair(0, 1).tolist()
+        ([0.375, 0.625], [[0.25, 0.125], [0.125, 0.5]])
     """
     start = free_tables(graph)
     frame, program = plan_program(start.scopes, start.children, tuple(start.states.items()), memory)
@@ -107,7 +121,7 @@ def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
         found.marginals[v] if v in found.marginals else np.eye(int(states))[graph.evidence.get(v, 0)]
         for v, states in enumerate(graph.cardinalities)
     ]
-    return Exact(marginals, found.log_sum, frame.width, frame.table_size, graph)
+    return Exact(marginals, found.log_sum, frame.width, frame.table_size, copy.copy(graph))
 
 
 def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, float]:
@@ -115,6 +129,21 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
 
     Maxima in place of sums towards the roots; then each clique, given its separator, chooses the states of its own
     variables. Of several best states one is returned, the same at every call.
+
+    Args:
+        graph: of small width.
+        memory: bytes that the tables may take.
+
+    Raises:
+        ValueError: if the tables need more memory, or the evidence has probability zero.
+
+    Example:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> states, log_weight = cv.discrete.exact_map(graph)
+        >>> states.tolist(), round(log_weight, 4)
+        ([1, 1], 1.3863)
     """
     tree = junction_tree(graph, memory=memory, messages=1)
     up, _ = collect(tree, log_max)
