@@ -60,7 +60,7 @@ class Approximation:
 
     def interpret(self, solution: Solution) -> DiscreteSolution:
         """The solution of this approximation's problem, with marginals and pairs; `infer` returns it."""
-        return DiscreteSolution.interpreting(solution, self.graph.variables, self.clustering())
+        return DiscreteSolution.interpreting(solution, self.graph.variables.copy(), self.clustering())
 
 
 def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = None) -> Approximation:
