@@ -1,5 +1,7 @@
 """A graph's answers follow every change of it, and copies with other evidence have changes of their own."""
 
+import copy
+
 import numpy as np
 import pytest
 from small_graphs import enumerated
@@ -35,8 +37,9 @@ def test_a_variable_and_its_factor_count(asked):
     agrees(asked)
 
 
-def test_a_copy_with_evidence_goes_its_own_way(asked):
-    given = asked.given({0: 1})
+@pytest.mark.parametrize("another", [copy.copy, lambda graph: graph.given({0: 1})], ids=["copy", "evidence"])
+def test_a_copy_goes_its_own_way(asked, another):
+    given = another(asked)
     given.add_factor([1], [1.0, 5.0, 2.0])
     given.add_variable(2, "new")
     asked.add_factor([0], [1.0, 4.0])
@@ -44,6 +47,12 @@ def test_a_copy_with_evidence_goes_its_own_way(asked):
     assert [len(graph.variables) for graph in (asked, given)] == [2, 3]
     agrees(asked)
     agrees(given)
+
+
+def test_exact_answers_are_of_the_graph_that_was_asked(asked):
+    found, table = cv.exact(asked), np.arange(1.0, 7.0).reshape(2, 3)
+    asked.add_factor([0], [1.0, 9.0])
+    np.testing.assert_allclose(found.pair(0, 1), table / table.sum(), atol=1e-12)
 
 
 def test_what_was_given_can_be_written_over():

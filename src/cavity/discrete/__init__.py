@@ -3,6 +3,7 @@
 from cavity.discrete.approx.approximate import Clusters, Tree
 from cavity.discrete.approx.filtering import Filtered
 from cavity.discrete.approx.max_product import MostProbable, max_product
+from cavity.discrete.approx.queries import DiscreteSolution
 from cavity.discrete.approx.suggest import Suggestion
 from cavity.discrete.exact.answers import Exact, exact_discrete, exact_map
 from cavity.discrete.network import DiscreteGraph
@@ -10,6 +11,7 @@ from cavity.discrete.network import DiscreteGraph
 __all__ = [
     "Clusters",
     "DiscreteGraph",
+    "DiscreteSolution",
     "Exact",
     "Filtered",
     "MostProbable",

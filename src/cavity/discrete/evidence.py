@@ -22,12 +22,10 @@ def check_possible(graph: TableGraph) -> None:
     cards = graph.cardinalities
     starts = np.cumsum(cards) - cards
     alive = graph.flat_unary() > -np.inf
-    groups = [own for own in graph.tables() if len(own.shape) > 1]
-    constants = [own for own in graph.tables() if not own.shape]
-    possible = not any((own.log_values == -np.inf).any() for own in constants)
     # Without zeros in tables of several variables nothing is passed on.
-    groups = [own for own in groups if (own.log_values == -np.inf).any()]
-    changed = True
+    zeros = [own for own in graph.tables() if (own.log_values == -np.inf).any()]
+    groups, constants = [own for own in zeros if len(own.shape) > 1], [own for own in zeros if not own.shape]
+    possible = changed = not constants
     while changed and possible:
         possible = bool(np.logical_or.reduceat(alive, starts).all()) if len(cards) else True
         changed = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -35,10 +36,14 @@ class TableGraph:
     ) -> Self:
         """A graph of parts that are already checked. likelihoods: log weights."""
         found = cls()
-        found.variables, found._factors = variables, factors
+        found.variables, found._factors = variables.copy(), factors
         found._parts, found._count = list(factors.by_shape), len(factors)
         found.evidence, found.likelihoods = dict(evidence or {}), dict(likelihoods or {})
         return found
+
+    def __copy__(self) -> Self:
+        """A graph of its own: the tables, which never change, are shared."""
+        return self.assemble(self.variables, self.factors, self.evidence, self.likelihoods)
 
     @property
     def cardinalities(self) -> np.ndarray:
@@ -54,13 +59,27 @@ class TableGraph:
         return self._factors
 
     def add_variable(self, states: int | Sequence[str] = 2, name: str | None = None) -> int:
-        """A variable with so many states, or with states of these names; its number."""
+        """A variable; returns its number.
+
+        Args:
+            states: how many, or their names.
+            name: by which `add_factor`, `given` and solutions can call it; else it is x and its number.
+
+        Raises:
+            ValueError: if it has no state, or the name or names of states are taken.
+        """
         return self.variables.add(states, name)
 
     def add_factor(self, scope: Sequence[Any], values: Any, *, log: bool = False) -> None:
-        """A factor: axis j of `values` belongs to variable j of `scope` (numbers or names). Zeros are allowed.
+        """A factor.
 
-        log: whether the values are logarithms, −inf for zero.
+        Args:
+            scope: its variables, by number or name, each once.
+            values: weights, not negative: axis j belongs to variable j of the scope. They need not sum to one.
+            log: whether the values are logarithms, −inf for zero.
+
+        Raises:
+            ValueError: if the values are no weights, or their shape is not that of the scope.
         """
         if isinstance(scope, str) or not isinstance(scope, Iterable):
             raise ValueError(f"scope must be a list of variables; found {scope!r}.")
@@ -68,11 +87,20 @@ class TableGraph:
         self.add_factors(np.array([numbers], np.int64).reshape(1, len(numbers)), np.asarray(values)[None], log=log)
 
     def add_factors(self, scopes: Any, values: Any, *, log: bool = False) -> None:
-        """Factors of one shape: scopes (n, m) by number, values (n, K₁, …, K_m)."""
+        """Factors of one shape, many at once.
+
+        Args:
+            scopes: (n, m), variables by number.
+            values: (n, K₁, …, K_m), weights as in `add_factor`.
+            log: whether the values are logarithms, −inf for zero.
+
+        Raises:
+            ValueError: if the values are no weights, or their shape is not that of a scope.
+        """
         scopes = np.asarray(scopes)
         log_values = log_weights("values", values, log)
         if scopes.ndim != 2 or (scopes.size and scopes.dtype.kind not in "iu"):
-            raise ValueError(f"scopes must be whole numbers, one row a factor; found shape {scopes.shape}.")
+            raise ValueError(f"scopes must be whole numbers, one row per factor; found shape {scopes.shape}.")
         if log_values.ndim != scopes.shape[1] + 1 or len(log_values) != len(scopes):
             raise ValueError(
                 f"values must have shape {(len(scopes), *['K'] * scopes.shape[1])}; found {log_values.shape}."
@@ -104,9 +132,15 @@ class TableGraph:
     def given(self, evidence: Mapping[Any, Any] | None = None, *, likelihoods: Mapping[Any, Any] | None = None) -> Self:
         """The same graph with this evidence in place of what it had. What is added to one later is not in the other.
 
-        evidence: variable → state, by number or name. likelihoods: variable → weights of its states (soft evidence).
+        Args:
+            evidence: variable → state, by number or name.
+            likelihoods: variable → weights of its states (soft evidence).
+
+        Raises:
+            ValueError: if a variable or state is not there, or weights are not one per state.
         """
-        clamped = self.assemble(self.variables.copy(), self.factors)
+        clamped = copy.copy(self)
+        clamped.evidence, clamped.likelihoods = {}, {}
         for name, found in (("evidence", evidence), ("likelihoods", likelihoods)):
             if not isinstance(found, Mapping | None):
                 raise ValueError(f"{name} must be a dict by variable; found {type(found).__name__}.")

@@ -25,6 +25,19 @@ class DiscreteGraph(TableGraph):
 
     Build it with `add_variable` and `add_factor`, many at a time with `cardinalities` and `add_factors`, or read it
     from a file with `read`. `given` returns the graph with evidence.
+
+    Args:
+        cardinalities: numbers of states of variables without names; more can be added.
+
+    Example:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph()
+        >>> rain = graph.add_variable(["no", "yes"], "rain")
+        >>> grass = graph.add_variable(["dry", "wet"], "grass")
+        >>> graph.add_factor(["rain"], [0.8, 0.2])
+        >>> graph.add_factor(["rain", "grass"], [[0.9, 0.1], [0.2, 0.8]])
+        >>> cv.exact(graph.given({"grass": "wet"})).marginals[rain].round(3).tolist()
+        [0.333, 0.667]
     """
 
     @classmethod
@@ -42,8 +55,18 @@ class DiscreteGraph(TableGraph):
     ) -> Self:
         """The graph of a .uai, .fg or .bif file (or .gz of one), or of such a text: a string with a newline.
 
-        evidence: variable → state, or an `.evid` file or text; no file is looked for. kind: where the suffix and the
-        first word do not say it.
+        Args:
+            source: path of the file, or the text.
+            evidence: variable → state, or an `.evid` file or text; no file is looked for.
+            kind: "uai", "fg" or "bif", where the suffix and the first word do not say it.
+
+        Raises:
+            ValueError: with the line of the first word that is wrong.
+
+        Example:
+            >>> import cavity as cv
+            >>> cv.DiscreteGraph.read("MARKOV 2 2 2\\n1 2 0 1\\n4 1 2 3 1", evidence={0: 1})
+            DiscreteGraph(2 variables, 1 factors, 1 observed)
         """
         return cls.of(read_graph(source, evidence, kind))
 
@@ -51,6 +74,9 @@ class DiscreteGraph(TableGraph):
         """Into a .uai or .fg file, numbers in full.
 
         Evidence goes into `<path>.evid` beside a .uai file, and into factors of a .fg file.
+
+        Args:
+            path: of the file; its suffix says the format.
         """
         write_graph(self, path)
 
@@ -82,6 +108,18 @@ class DiscreteGraph(TableGraph):
         Args:
             form: "disconnected" (loopy belief propagation), "tree", a `Tree` with edges of your own, or `Clusters`.
             groups: sets of factors, by number, that are joined into one each and then integrated exactly.
+
+        Raises:
+            ValueError: if the form is unknown, or the groups overlap or name factors that are not there.
+
+        Example:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 2, 2])
+            >>> for pair in ([0, 1], [1, 2], [0, 2]):
+            ...     graph.add_factor(pair, [[2.0, 1.0], [1.0, 2.0]])
+            >>> found = cv.infer(graph.approximate("tree"), cv.EP())
+            >>> found.converged, found.marginals[0].round(3).tolist()
+            (True, [0.5, 0.5])
         """
         return approximate(self, form, groups)
 
@@ -90,6 +128,13 @@ class DiscreteGraph(TableGraph):
 
         Args:
             cost: entries of tables that one sweep may read, or that exact inference may make.
+
+        Example:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 2])
+            >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 2.0]])
+            >>> [own.name for own in graph.suggest()]
+            ['tree', 'exact', 'disconnected']
         """
         return suggest(self, cost)
 
@@ -112,6 +157,19 @@ class DiscreteGraph(TableGraph):
             slices: the variables of every slice, by number or name, each variable in exactly one.
             clusters: sets of variables within a slice that are kept joint; all of a slice in one set is exact.
             memory: bytes that the tables of one step may take.
+
+        Raises:
+            ValueError: if the slices do not hold every variable once, a factor reaches further than one slice back, or
+                the evidence has probability zero.
+
+        Example:
+            >>> import cavity as cv
+            >>> chain = cv.DiscreteGraph([2, 2, 2])
+            >>> chain.add_factor([0], [0.9, 0.1])
+            >>> for pair in ([0, 1], [1, 2]):
+            ...     chain.add_factor(pair, [[0.8, 0.2], [0.2, 0.8]])
+            >>> chain.filter([[0], [1], [2]]).marginals[2][0].round(3).tolist()
+            [0.644, 0.356]
         """
         return boyen_koller(self, slices, clusters, memory)
 

@@ -34,6 +34,12 @@ class LogTable(NamedTuple):
     scope: tuple[int, ...]
     log_values: np.ndarray
 
+    def over(self, scope: Sequence[int]) -> np.ndarray:
+        """Its values with one axis for each variable of a larger scope, of length 1 where they do not depend on it."""
+        states = dict(zip(self.scope, self.log_values.shape, strict=True))
+        order = np.argsort([scope.index(variable) for variable in self.scope])
+        return self.log_values.transpose(order).reshape([states.get(variable, 1) for variable in scope])
+
 
 @dataclass(frozen=True, eq=False)
 class FactorTables:
@@ -57,8 +63,9 @@ class FactorTables:
             own[0] if len(own) == 1 else Tables(*(np.concatenate(column) for column in zip(*own, strict=True)))
             for own in shapes.values()
         )
-        for array in (array for own in by_shape for array in own):
-            array.flags.writeable = False
+        for own in by_shape:
+            for array in own:
+                array.flags.writeable = False
         return cls(cardinalities, by_shape)
 
     def derive(self, work: Callable[[FactorTables], Derived]) -> Derived:

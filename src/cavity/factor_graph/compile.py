@@ -56,7 +56,7 @@ class Statement:
             ordered = np.sort(rows[:, same], axis=1)
             if (ordered[:, 1:] == ordered[:, :-1]).any():
                 raise ValueError("a factor sees one variable twice.")
-        flat = jax.tree.map(lambda leaf: spread(leaf, shape), np.zeros(shape) if data is None else data)
+        flat = jax.tree.map(lambda leaf: site_rows(leaf, shape), np.zeros(shape) if data is None else data)
         family = families[0] if len(families) == 1 else Product(families)
         found = moments or factor.default_moments() or integrator(factor, family, flat)
         factor.check(flat)
@@ -77,8 +77,8 @@ class Statement:
         return structure, values, self.families, self.moments, jax.tree.structure(self.data), shapes
 
 
-def spread(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Data one row a site: leading axes are the sites' shape, or the same data serve all."""
+def site_rows(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Data with one row per site: leading axes are the sites' shape, or the same data serve all."""
     found = np.asarray(leaf)
     if found.shape[: len(shape)] != shape:
         found = np.broadcast_to(found, (*shape, *found.shape))

@@ -45,10 +45,12 @@ class Distributions(Relations):
         if len(ends) == 2:
             known = np.zeros(())
         elif ends:
-            known = numbers("mean" if isinstance(out, Variable) else "out", mean if isinstance(out, Variable) else out)
+            known = finite_numbers(
+                "mean" if isinstance(out, Variable) else "out", mean if isinstance(out, Variable) else out
+            )
         else:
-            known = numbers("out", out) - numbers("mean", mean)
-        slots = widened((*ends, precision), shape)
+            known = finite_numbers("out", out) - finite_numbers("mean", mean)
+        slots = repeat_first((*ends, precision), shape)
         self.add(GaussianPrecision(), *slots, data=np.broadcast_to(known, shape))
         return out
 
@@ -58,7 +60,7 @@ class Distributions(Relations):
         shape = common_shape(z=z, out=out)
         out = self.variables(Beta(), np.ones(2), size=shape) if out is None else out
         required("out", "logistic", out, Beta, "it is the probability itself, what is drawn with it is bernoulli(out)")
-        self.add(LogisticLink(), *widened((out, z), shape))
+        self.add(LogisticLink(), *repeat_first((out, z), shape))
         return out
 
     def bernoulli(self, p: Variable, out: Any = None) -> Any:
@@ -70,7 +72,7 @@ class Distributions(Relations):
         """out = k with probability weights[k]. Observed: the states, 0, 1, 2, …"""
         required("weights", "choice", weights, Dirichlet, "known weights are graph.categorical(weights)")
         states = weights.family.size
-        if out is not None and not isinstance(out, Variable) and not (numbers("out", out) < states).all():
+        if out is not None and not isinstance(out, Variable) and not (finite_numbers("out", out) < states).all():
             raise ValueError(f"out of choice must be states below {states}; found {np.max(out)}.")
         return self.draw(CategoricalDraw(), Categorical(states), weights, "weights", out)
 
@@ -80,9 +82,9 @@ class Distributions(Relations):
         if out is None:
             out = self.variables(family, np.zeros(family.size), size=shape)
         if isinstance(out, Variable):
-            self.add(factor, *widened((out, source), shape))
+            self.add(factor, *repeat_first((out, source), shape))
         else:
-            self.add(factor, *widened((source,), shape), data=np.broadcast_to(numbers("out", out), shape))
+            self.add(factor, *repeat_first((source,), shape), data=np.broadcast_to(finite_numbers("out", out), shape))
         return out
 
     def gamma_from(self, shape: Any, rate: Variable, out: Any = None) -> Any:
@@ -91,9 +93,9 @@ class Distributions(Relations):
         size = common_shape(shape=shape, rate=rate, out=out)
         out = self.variables(GammaWithUniform(), GammaWithUniform().flat(), size=size) if out is None else out
         drawn = isinstance(out, Variable)
-        slots = widened((out, rate) if drawn else (rate,), size)
-        value = np.ones(()) if drawn else numbers("out", out)
-        data = Draw(np.broadcast_to(numbers("shape", shape), size), np.broadcast_to(value, size))
+        slots = repeat_first((out, rate) if drawn else (rate,), size)
+        value = np.ones(()) if drawn else finite_numbers("out", out)
+        data = Draw(np.broadcast_to(finite_numbers("shape", shape), size), np.broadcast_to(value, size))
         self.add(GammaRate(), *slots, data=data)
         return out
 
@@ -120,7 +122,7 @@ def common_shape(**arguments: Any) -> tuple[int, ...]:
         raise ValueError(f"these do not fit together: {found}.") from None
 
 
-def numbers(name: str, value: Any) -> np.ndarray:
+def finite_numbers(name: str, value: Any) -> np.ndarray:
     """Finite numbers."""
     try:
         found = np.asarray(value, float)
@@ -131,7 +133,7 @@ def numbers(name: str, value: Any) -> np.ndarray:
     return found
 
 
-def widened(slots: tuple[Variable, ...], shape: tuple[int, ...]) -> list[Variable]:
+def repeat_first(slots: tuple[Variable, ...], shape: tuple[int, ...]) -> list[Variable]:
     """The variables of a statement, the first repeated to the statement's shape."""
     first = slots[0]
     return [Variable(first.family, np.broadcast_to(first.rows, shape), first.name), *slots[1:]]

@@ -9,7 +9,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.factor_graph.compile import Statement, assembled
-from cavity.factor_graph.distributions import Distributions, common_shape, widened
+from cavity.factor_graph.distributions import Distributions, common_shape, repeat_first
 from cavity.factor_graph.queries import GraphSolution
 from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
@@ -166,7 +166,7 @@ class FactorGraph(Distributions):
             shape = common_shape(**{f"argument {place}": own for place, own in enumerate(variables)})
             known = tuple(np.broadcast_to(finite(f"argument {place}", variables[place]), shape) for place in places)
             own = np.zeros(shape) if data is None else data
-            factor, slots, data = Conditioned(factor, places), widened(slots, shape), ObservedArguments(known, own)
+            factor, slots, data = Conditioned(factor, places), repeat_first(slots, shape), ObservedArguments(known, own)
         self.statements.append(Statement.of(factor, tuple(slots), data, moments))
 
     def holds(self, variable: Variable) -> bool:

@@ -46,11 +46,11 @@ class Relations(ABC):
     ) -> Any:
         """out = Σ weights × parts + offset + noise N(0, variance), of numbers; weights are all 1 if not given.
 
-        weights: one a part, numbers or arrays of the statement's shape.
+        weights: one per part, numbers or arrays of the statement's shape.
         """
         weights = [1.0] * len(parts) if weights is None else list(weights)
         if not parts or len(weights) != len(parts):
-            raise ValueError(f"linear takes one weight a part; found {len(weights)} for {len(parts)}.")
+            raise ValueError(f"linear takes one weight per part; found {len(weights)} for {len(parts)}.")
         shapes = [own.shape for own in parts] + [np.shape(own) for own in (*weights, offset, variance)]
         try:
             shape = np.broadcast_shapes(*shapes, () if out is None else np.shape(getattr(out, "rows", out)))

@@ -1,6 +1,7 @@
 """Enumeration: exact sums over all states of one or several discrete variables."""
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -126,14 +127,26 @@ def halved(log_t: jax.Array, cavities: list[jax.Array], total: Callable[..., jax
 def entry_messages(log_t: Entries, cavities: list[list[jax.Array]], maximum: bool = False) -> list[list[jax.Array]]:
     """`messages` with every entry of the table and of the cavities apart: a number each, or one array of sites."""
     total = largest if maximum else elementwise_log_sum
+    return [[total(terms) for terms in states] for states in entry_terms(log_t, cavities, operator.add)]
 
-    def term(x: tuple[int, ...], axis: int) -> jax.Array:
-        return sum([own[k] for j, (own, k) in enumerate(zip(cavities, x, strict=True)) if j != axis], log_t[x])
 
-    return [
-        [total([term(x, axis) for x in log_t if x[axis] == k]) for k in range(len(own))]
-        for axis, own in enumerate(cavities)
-    ]
+def entry_terms(
+    table: Entries, cavities: list[list[jax.Array]], combine: Callable[[Any, Any], jax.Array]
+) -> list[list[list[jax.Array]]]:
+    """For every variable i and state x_i the terms of its message: t(x) combined with c_j(x_j), j ≠ i, for all such x.
+
+    combine: addition of logarithms, or multiplication of weights.
+    """
+    found: list[list[list[jax.Array]]] = []
+    for axis, own in enumerate(cavities):
+        states: list[list[jax.Array]] = [[] for _ in own]
+        for x, term in table.items():
+            for j, k in enumerate(x):
+                if j != axis:
+                    term = combine(term, cavities[j][k])
+            states[x[axis]].append(term)
+        found.append(states)
+    return found
 
 
 def discrete(family: Family) -> tuple[Categorical, ...]:

@@ -12,13 +12,13 @@ from cavity.discrete.exact import contraction
 from cavity.discrete.exact import program as planning
 from cavity.discrete.exact.answers import exact_discrete
 from cavity.discrete.exact.clique_tree import clique_tree
-from cavity.discrete.exact.program import Program, planned
+from cavity.discrete.exact.program import Program, plan_program
 from cavity.discrete.exact.weighted_tables import find_conditionals, free_tables
 
 
 def program(graph: DiscreteGraph) -> Program:
     start = free_tables(graph)
-    return planned(start.scopes, start.children, tuple(start.states.items()), math.inf)[1]
+    return plan_program(start.scopes, start.children, tuple(start.states.items()), math.inf)[1]
 
 
 def conditional(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_equals_enumeration(small: int, monkeypatch: pytest.MonkeyPatch):
     for module in (contraction, planning):
         monkeypatch.setattr(module, "SMALL", small)
     monkeypatch.setattr(planning, "FEW", 2 if small == 4 else planning.FEW)
-    planned.cache_clear()
+    plan_program.cache_clear()
     for seed in range(200):
         graph = random_network(seed)
         if logsumexp(joint_table(graph)) == -np.inf:
@@ -72,7 +72,7 @@ def test_equals_enumeration(small: int, monkeypatch: pytest.MonkeyPatch):
         np.testing.assert_allclose(found.log_evidence, log_z, rtol=0, atol=1e-12, err_msg=str(seed))
         for own, wanted in zip(found.marginals, marginals, strict=True):
             np.testing.assert_allclose(own, wanted, rtol=1e-12, atol=1e-300, err_msg=str(seed))
-    planned.cache_clear()
+    plan_program.cache_clear()
 
 
 def two_layers(causes: int, effects: int, parents: int) -> DiscreteGraph:
@@ -98,9 +98,9 @@ def test_effects_that_nobody_saw_cost_nothing():
 def test_a_program_serves_again():
     graph = two_layers(6, 6, 3)
     exact_discrete(graph.given({7: 0}))
-    before = planned.cache_info().misses, clique_tree.cache_info().misses
+    before = plan_program.cache_info().misses, clique_tree.cache_info().misses
     again = exact_discrete(graph.given({7: 1}))
-    assert (planned.cache_info().misses, clique_tree.cache_info().misses) == before
+    assert (plan_program.cache_info().misses, clique_tree.cache_info().misses) == before
     np.testing.assert_allclose(again.log_evidence, enumerated(graph.given({7: 1}))[0], rtol=0, atol=1e-13)
     graph.add_factor([0, 7], [[1.0, 2.0], [3.0, 4.0]])
     np.testing.assert_allclose(exact_discrete(graph).log_evidence, enumerated(graph)[0], rtol=0, atol=1e-13)

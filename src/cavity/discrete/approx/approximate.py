@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +16,6 @@ from cavity.discrete.evidence import check_possible
 from cavity.discrete.graph import TableGraph
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
-
-#: entries of one joined table beyond which it is refused
-LARGEST_TABLE = 2**24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,23 +44,23 @@ class Approximation:
         """The sites and what q is made of; a graph without a possible state is refused."""
         if not len(self.graph.variables):
             raise ValueError("the graph has no variables.")
-        joined = join_factors(self.graph, self.groups, LARGEST_TABLE) if self.groups else self.graph
+        joined = join_factors(self.graph, self.groups) if self.groups else self.graph
         check_possible(joined)
         if isinstance(self.form, Tree):
             return on_tree(joined, None if self.form.edges is None else tree_edges(joined, self.form.edges))
         clustering = self.clustering()
         if clustering is not None:
-            joined = join_variables(joined, clustering, LARGEST_TABLE)
+            joined = join_variables(joined, clustering)
             check_possible(joined)
         return disconnected(pad_states(joined))
 
     def clustering(self) -> Clustering | None:
         """The clusters that q holds, where it holds any."""
-        return clustering_of(self.graph, self.form) if isinstance(self.form, Clusters) else None
+        return Clustering.of(self.graph, self.form.clusters) if isinstance(self.form, Clusters) else None
 
     def interpret(self, solution: Solution) -> DiscreteSolution:
         """The solution of this approximation's problem, with marginals and pairs; `infer` returns it."""
-        return DiscreteSolution.interpreting(solution, self.graph.variables, self.clustering())
+        return DiscreteSolution.interpreting(solution, self.graph.variables.copy(), self.clustering())
 
 
 def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = None) -> Approximation:
@@ -76,15 +72,20 @@ def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = Non
         form = named[form]
     if form is not None and not isinstance(form, Tree | Clusters):
         raise TypeError(f'form must be "disconnected", "tree", a Tree or Clusters; found {type(form).__name__}.')
-    joined = tuple(tuple(int(number) for number in own) for own in groups or ())
-    flat = [number for own in joined for number in own]
-    if flat and not len(graph.factors):
+    return Approximation(graph, form, disjoint_groups(groups, len(graph.factors)) if groups else ())
+
+
+def disjoint_groups(groups: Any, factors: int) -> tuple[tuple[int, ...], ...]:
+    """Disjoint sets of factors by number, of so many factors."""
+    found = tuple(tuple(int(number) for number in own) for own in groups)
+    flat = [number for own in found for number in own]
+    if flat and not factors:
         raise ValueError("groups name factors; the graph has none.")
-    if any(not 0 <= number < len(graph.factors) for number in flat):
-        raise ValueError(f"groups name factors 0 to {len(graph.factors) - 1}; found {[min(flat), max(flat)]}.")
+    if any(not 0 <= number < factors for number in flat):
+        raise ValueError(f"groups name factors 0 to {factors - 1}; found {[min(flat), max(flat)]}.")
     if len(set(flat)) < len(flat):
         raise ValueError("groups name a factor twice.")
-    return Approximation(graph, form, joined)
+    return found
 
 
 def tree_edges(graph: TableGraph, edges: Any) -> np.ndarray:
@@ -93,22 +94,3 @@ def tree_edges(graph: TableGraph, edges: Any) -> np.ndarray:
     if any(len(edge) != 2 or edge[0] == edge[1] for edge in numbered):
         raise ValueError("edges of a Tree are pairs of different variables.")
     return np.array(numbered, np.int64).reshape(-1, 2)
-
-
-def members(graph: TableGraph, form: Clusters) -> list[tuple[int, ...]]:
-    """Clusters by number, disjoint."""
-    found = [tuple(graph.variables.number(variable) for variable in own) for own in form.clusters]
-    flat = [number for own in found for number in own]
-    if len(set(flat)) < len(flat):
-        twice = next(number for number in flat if flat.count(number) > 1)
-        raise ValueError(f"clusters must be disjoint; {graph.variables.name(twice)} is in two.")
-    return [own for own in found if own]
-
-
-def clustering_of(graph: TableGraph, form: Clusters) -> Clustering:
-    """The clusters and the variables in none, after refusing what has too many joint states."""
-    clustering = Clustering.of(graph, members(graph, form))
-    sizes = [math.prod(graph.cardinalities[list(own)].tolist()) for own in clustering.members]
-    if max(sizes, default=0) > LARGEST_TABLE:
-        raise ValueError(f"a cluster has {max(sizes)} joint states, more than {LARGEST_TABLE}.")
-    return clustering

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.discrete.approx.approximate import LARGEST_TABLE, Clusters, clustering_of
-from cavity.discrete.approx.rewriting import join_variables
+from cavity.discrete.approx.rewriting import Clustering, join_variables
 from cavity.discrete.evidence import Contradiction
 from cavity.discrete.exact.answers import exact_discrete
 from cavity.discrete.graph import TableGraph
@@ -35,14 +34,14 @@ def boyen_koller(graph: TableGraph, slices: Sequence[Sequence[Any]], clusters: A
     place = slice_of_each(graph, numbered)
     if clusters is None:
         return filter_slices(graph, numbered, memory)
-    clustering = clustering_of(graph, Clusters(clusters))
+    clustering = Clustering.of(graph, clusters)
     for own in clustering.members:
         if len({place[variable] for variable in own}) > 1:
             names = ", ".join(graph.variables.name(variable) for variable in own)
             raise ValueError(f"a cluster must lie within one slice; {names} are of several.")
     factors_by_slice(graph, place, len(numbered))  # said of the variables that the caller knows
     merged = [sorted({int(clustering.cluster[variable]) for variable in own}) for own in numbered]
-    found = filter_slices(join_variables(graph, clustering, LARGEST_TABLE), merged, memory)
+    found = filter_slices(join_variables(graph, clustering), merged, memory)
     joint = {
         cluster: values.reshape(graph.cardinalities[list(clustering.members[cluster])])
         for held, values_held in zip(merged, found.marginals, strict=True)

@@ -74,7 +74,7 @@ def disconnected(graph: TableGraph) -> Problem:
 
 
 def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: StoredRows) -> tuple[Any, ...]:
-    """Natural parameters of the variables' own log weights, one array a family."""
+    """Natural parameters of the variables' own log weights, one array per family."""
     starts = np.cumsum(cardinalities) - cardinalities
     etas = []
     for number, k in enumerate(rows.cardinalities):
@@ -99,14 +99,14 @@ def tree_by_tree(graph: TableGraph) -> Order:
         return Order(((0,),))
     orders: list[list[int]] = [[] for _ in groups]
     while left:
-        taken, left = forest(len(graph.variables), left)
-        outward = walked(taken)
+        taken, left = split_forest(len(graph.variables), left)
+        outward = walk_outward(taken)
         for number, site, _ in [*reversed(outward), *outward]:
             orders[number].append(site)
     return Order(tuple(tuple(own) for own in orders))
 
 
-def forest(count: int, sites: list[Site]) -> tuple[list[Site], list[Site]]:
+def split_forest(count: int, sites: list[Site]) -> tuple[list[Site], list[Site]]:
     """Sites that close no loop among themselves, as they come; and the others."""
     label = np.arange(count)
 
@@ -126,7 +126,7 @@ def forest(count: int, sites: list[Site]) -> tuple[list[Site], list[Site]]:
     return taken, others
 
 
-def walked(sites: list[Site]) -> list[Site]:
+def walk_outward(sites: list[Site]) -> list[Site]:
     """The sites of a forest from its roots outward."""
     at: dict[int, list[int]] = {}
     for number, (_, _, scope) in enumerate(sites):

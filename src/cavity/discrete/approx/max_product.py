@@ -31,8 +31,8 @@ CLOSE = 1e-6
 class MostProbable:
     """What max-product found.
 
-    states: one a variable. log_weight: log ∏ t of these states, summed afresh: nobody's is larger where the graph is a
-    tree and the run converged; elsewhere it is a lower bound of the best, −inf where states are impossible together.
+    states: one per variable. log_weight: log ∏ t of these states, summed afresh: no other is larger where the graph is
+    a tree and the run converged; elsewhere it is a lower bound of the best, −inf where states are impossible together.
     max_marginals: of every variable, max over the others in units of the best, so that the largest entry is 1. status,
     sweeps: of the run.
     """
@@ -57,6 +57,16 @@ def max_product(
         method: `EP` with a schedule and damping of your own; by default plain EP, then damped if that does not settle.
         max_seconds: for each method tried.
         callback: called with the graph's solution after every sweep. Its evidence has no meaning here.
+
+    Raises:
+        ValueError: if some variable has no possible state.
+
+    Example:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> cv.max_product(graph).states.tolist()
+        [1, 1]
     """
     asked = approximate(graph)
     problem = asked.problem().with_moments(Enumeration(maximum=True))
@@ -68,12 +78,12 @@ def max_product(
             solution = infer(problem, own, max_seconds=max_seconds, callback=told)
     found = asked.interpret(solution).marginals
     best = [row / row.max() for row in found]
-    states = decided(graph, solution, best)
+    states = decide_states(graph, solution, best)
     marginals = np.stack(best) if isinstance(found, np.ndarray) else best
     return MostProbable(states, log_weight(graph, states), marginals, solution.status, int(solution.sweeps))
 
 
-def decided(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np.ndarray:
+def decide_states(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np.ndarray:
     """The best state of every variable.
 
     Variables with several equally good states would choose each for itself, and their choices need not agree. They and
@@ -81,7 +91,7 @@ def decided(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np
     """
     states = np.array([int(np.argmax(row)) for row in best])
     undecided = {v for v, row in enumerate(best) if np.sum(row > 1.0 - CLOSE) > 1}
-    undecided |= clashing(graph, states)
+    undecided |= clashing_variables(graph, states)
     undecided -= set(graph.evidence)
     if not undecided:
         return states
@@ -113,7 +123,7 @@ def decided(graph: TableGraph, solution: Solution, best: list[np.ndarray]) -> np
     return states
 
 
-def clashing(graph: TableGraph, states: np.ndarray) -> set[int]:
+def clashing_variables(graph: TableGraph, states: np.ndarray) -> set[int]:
     """Variables of factors that call their states impossible together."""
     found: set[int] = set()
     for own in graph.tables():

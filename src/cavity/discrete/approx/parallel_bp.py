@@ -7,6 +7,7 @@ of its own; it applies to small tables alone. Its numbers are those of the gener
 constant that a site's log weights may hold: `tests/discrete/approx/test_parallel_bp.py` compares the two.
 """
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -25,7 +26,7 @@ from cavity.inference.schedule import Parallel
 from cavity.inference.stepping import Report, State
 from cavity.inference.sweep_kernel import SweepKernel
 from cavity.inference.update_rule import UpdateRule
-from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages
+from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages, entry_terms
 from cavity.numerics.short_axis import elementwise_log_sum, largest
 
 #: logarithms of the entries of a table may differ by so much for their weights to be summed as they are
@@ -203,7 +204,7 @@ def split_columns(states: int, eta: jax.Array, zeros: bool) -> Column:
 
 
 def join_columns(column: Column, size: int) -> jax.Array:
-    """The inverse of `split_columns`, with so many numbers a row."""
+    """The inverse of `split_columns`, with so many numbers per row."""
     return jnp.stack([*column, *[jnp.zeros_like(column[0])] * (size - len(column))], axis=1)
 
 
@@ -213,12 +214,12 @@ def slot_states(group: SiteGroup) -> list[int]:
 
 
 def variable_columns(etas: tuple[jax.Array, ...], zeros: bool) -> tuple[Column, ...]:
-    """The columns of all variables, one a family."""
+    """The columns of all variables, one per family."""
     return tuple(split_columns(eta.shape[1] // 2, jnp.asarray(eta, float), zeros) for eta in etas)
 
 
 def site_columns(group: SiteGroup, sites: jax.Array, zeros: bool) -> tuple[Column, ...]:
-    """The columns of a group's sites, one a slot."""
+    """The columns of a group's sites, one per slot."""
     parts = consecutive_slices([2 * k for k in slot_states(group)])
     return tuple(split_columns(k, sites[:, part], zeros) for k, part in zip(slot_states(group), parts, strict=True))
 
@@ -257,14 +258,7 @@ def messages_in_weights(
     tops = [largest(own) for own in cavities]
     shares = [[jnp.exp(entry - top) for entry in own] for own, top in zip(cavities, tops, strict=True)]
     total = largest if maximum else partial(reduce, jnp.add)
-
-    def term(x: tuple[int, ...], axis: int) -> jax.Array:
-        return reduce(jnp.multiply, [shares[j][k] for j, k in enumerate(x) if j != axis], table.entries[x])
-
-    sums = [
-        [total([term(x, axis) for x in table.entries if x[axis] == k]) for k in range(len(own))]
-        for axis, own in enumerate(cavities)
-    ]
+    sums = [[total(terms) for terms in states] for states in entry_terms(table.entries, shares, operator.mul)]
     inside = total([m * c for m, c in zip(sums[0], shares[0], strict=True)])
     log_total = jnp.log(inside) + reduce(jnp.add, tops) + table.log_scale
     return [[jnp.log(own) for own in column] for column in sums], log_total, (inside > 0) & jnp.isfinite(inside)

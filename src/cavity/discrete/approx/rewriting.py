@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from cavity.discrete.variables import Variables
 
 #: entries of tables that are worth reading to save one shape: some hundred sweeps of them take as long as compiling it
 WORTH = 2**16
+
+#: entries of one joined table beyond which it is refused
+LARGEST_TABLE = 2**24
 
 #: the number of states that variables with so many states are given
 Levels = dict[int, int]
@@ -33,55 +38,52 @@ class Clustering:
     cardinalities: np.ndarray
 
     @classmethod
-    def of(cls, graph: TableGraph, clusters: list[tuple[int, ...]]) -> Clustering:
-        """The clusters, then the variables that are in none, each alone."""
-        held = {variable for own in clusters for variable in own}
-        alone = [(number,) for number in range(len(graph.variables)) if number not in held]
-        members = (*clusters, *alone)
-        cluster, axis = np.zeros(len(graph.variables), np.int64), np.zeros(len(graph.variables), np.int64)
+    def of(cls, graph: TableGraph, clusters: Sequence[Sequence[Any]]) -> Clustering:
+        """The clusters, disjoint sets of variables by number or name; then the variables in none, each alone."""
+        found = [tuple(graph.variables.number(variable) for variable in own) for own in clusters]
+        flat = [number for own in found for number in own]
+        if len(set(flat)) < len(flat):
+            twice = next(number for number in flat if flat.count(number) > 1)
+            raise ValueError(f"clusters must be disjoint; {graph.variables.name(twice)} is in two.")
+        count, cards, alone = (
+            len(graph.variables),
+            graph.cardinalities,
+            set(range(len(graph.variables))).difference(flat),
+        )
+        members = (*(own for own in found if own), *((number,) for number in sorted(alone)))
+        largest = max((math.prod(cards[list(own)].tolist()) for own in members), default=0)
+        if largest > LARGEST_TABLE:
+            raise ValueError(f"a cluster has {largest} joint states, more than {LARGEST_TABLE}.")
+        cluster, axis = np.zeros(count, np.int64), np.zeros(count, np.int64)
         for number, own in enumerate(members):
             cluster[list(own)], axis[list(own)] = number, range(len(own))
-        return cls(members, cluster, axis, graph.cardinalities)
+        return cls(members, cluster, axis, cards)
 
 
-def expand_axes(table: LogTable, scope: tuple[int, ...], cardinalities: np.ndarray) -> np.ndarray:
-    """The log table with the axes of a larger scope, of length 1 where it does not depend on the variable."""
-    order = np.argsort([scope.index(variable) for variable in table.scope])
-    moved = np.transpose(table.log_values, order)
-    return moved.reshape([int(cardinalities[v]) if v in table.scope else 1 for v in scope])
-
-
-def join_tables(tables: list[LogTable], cardinalities: np.ndarray, largest: int) -> LogTable:
-    """One table for several factors, over the union of their scopes."""
-    scope = tuple(sorted({variable for table in tables for variable in table.scope}))
-    size = math.prod(cardinalities[list(scope)].tolist())
-    if size > largest:
-        raise ValueError(
-            f"joining {len(tables)} factors over {len(scope)} variables takes {size} entries, more than {largest}."
-        )
-    total = np.zeros([int(cardinalities[variable]) for variable in scope])
-    for table in tables:
-        total = total + expand_axes(table, scope, cardinalities)
-    return LogTable(scope, total)
-
-
-def join_factors(graph: TableGraph, groups: tuple[tuple[int, ...], ...], largest: int) -> TableGraph:
+def join_factors(graph: TableGraph, groups: tuple[tuple[int, ...], ...]) -> TableGraph:
     """The graph with the factors of each group made one; all others as they were."""
-    factors = list(graph)
+    factors, cards = list(graph), graph.cardinalities
     joined = {number for own in groups for number in own}
-    found = TableGraph.assemble(
-        graph.variables.copy(), FactorTables(graph.cardinalities, ()), graph.evidence, graph.likelihoods
-    )
-    for number, table in enumerate(factors):
-        if number not in joined:
-            found.add_factor(table.scope, table.log_values, log=True)
+    tables = [table for number, table in enumerate(factors) if number not in joined]
     for own in groups:
-        table = join_tables([factors[number] for number in own], graph.cardinalities, largest)
+        scope = tuple(sorted({variable for number in own for variable in factors[number].scope}))
+        size = math.prod(cards[list(scope)].tolist())
+        if size > LARGEST_TABLE:
+            raise ValueError(
+                f"joining {len(own)} factors over {len(scope)} variables takes {size} entries, more than "
+                f"{LARGEST_TABLE}."
+            )
+        total = np.zeros(cards[list(scope)])
+        for number in own:
+            total += factors[number].over(scope)
+        tables.append(LogTable(scope, total))
+    found = TableGraph.assemble(graph.variables, FactorTables(cards, ()), graph.evidence, graph.likelihoods)
+    for table in tables:
         found.add_factor(table.scope, table.log_values, log=True)
     return found
 
 
-def join_variables(graph: TableGraph, clustering: Clustering, largest: int) -> TableGraph:
+def join_variables(graph: TableGraph, clustering: Clustering) -> TableGraph:
     """The graph of the clusters: each is one variable, whose states are the joint states of its members.
 
     A factor inside one cluster becomes a factor of that variable alone, and so is held exactly.
@@ -95,11 +97,10 @@ def join_variables(graph: TableGraph, clustering: Clustering, largest: int) -> T
         touched = tuple(sorted({clustering.cluster[variable] for variable in table.scope}))
         scope = tuple(variable for number in touched for variable in clustering.members[number])
         size = math.prod(cards[list(scope)].tolist())
-        if size > largest:
-            raise ValueError(f"a factor over {len(touched)} clusters takes {size} entries, more than {largest}.")
-        whole = np.broadcast_to(expand_axes(table, scope, cards), [int(cards[v]) for v in scope])
-        shape = [int(found.cardinalities[number]) for number in touched]
-        found.add_factor(touched, whole.reshape(shape), log=True)
+        if size > LARGEST_TABLE:
+            raise ValueError(f"a factor over {len(touched)} clusters takes {size} entries, more than {LARGEST_TABLE}.")
+        whole = np.broadcast_to(table.over(scope), cards[list(scope)])
+        found.add_factor(touched, whole.reshape(found.cardinalities[list(touched)]), log=True)
     return found
 
 

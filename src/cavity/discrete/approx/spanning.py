@@ -56,7 +56,7 @@ def pair_information(graph: TableGraph) -> tuple[np.ndarray, np.ndarray]:
         slots = range(len(group.shape))
         for i, j in ((i, j) for i in slots for j in slots if i < j):
             rest = tuple(k + 1 for k in slots if k not in (i, j))
-            for scope, table in zip(group.scopes, summed(group, rest, own), strict=True):
+            for scope, table in zip(group.scopes, sum_out(group, rest, own), strict=True):
                 a, b = int(scope[i]), int(scope[j])
                 key, values = ((a, b), table) if a < b else ((b, a), table.T)
                 found[key] = found[key] + values if key in found else values
@@ -65,7 +65,7 @@ def pair_information(graph: TableGraph) -> tuple[np.ndarray, np.ndarray]:
     return pairs, np.array([mutual_information(table) for table in joint])
 
 
-def summed(group: Tables, rest: tuple[int, ...], own: list[np.ndarray]) -> np.ndarray:
+def sum_out(group: Tables, rest: tuple[int, ...], own: list[np.ndarray]) -> np.ndarray:
     """Log tables of a group summed over some of their variables, weighted by what each says alone."""
     tables = group.log_values
     if not rest:
@@ -100,7 +100,7 @@ def maximal_tree(count: int, pairs: np.ndarray, weights: np.ndarray) -> np.ndarr
     return np.stack([tree.row, tree.col], axis=1).astype(np.int64)
 
 
-def rooted(count: int, edges: np.ndarray) -> Rooted:
+def root_forest(count: int, edges: np.ndarray) -> Rooted:
     """The forest with every tree hung up at its middle, so that it is as shallow as it can be."""
     ends = np.concatenate([edges, edges[:, ::-1]])
     matrix = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(count, count)).tocsr()

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from cavity.discrete.approx.approximate import Approximation, Tree
-from cavity.discrete.approx.spanning import Rooted, maximal_tree, pair_information, rooted, span
+from cavity.discrete.approx.spanning import Rooted, maximal_tree, pair_information, root_forest, span
 from cavity.discrete.evidence import Contradiction
 from cavity.discrete.exact.clique_tree import clique_tree
 from cavity.discrete.exact.weighted_tables import free_tables
@@ -46,7 +46,7 @@ class Suggestion:
         if self.approximation is None:
             return f"exact: {self.cost:.2g} entries in all; use cavity.exact"
         return (
-            f"{self.name}: {self.cost:.2g} entries a sweep, {self.times:.1f} times belief propagation's; "
+            f"{self.name}: {self.cost:.2g} entries per sweep, {self.times:.1f} times belief propagation's; "
             f"holds {self.held:.0%} of the mutual information between neighbours"
         )
 
@@ -63,7 +63,7 @@ def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
 
     simple = sums_cost(graph)
     found = [Suggestion("disconnected", Approximation(graph), simple, 1.0, held(set()))]
-    tree = rooted(len(graph.variables), edges)
+    tree = root_forest(len(graph.variables), edges)
     own = tree_cost(graph, tree)
     on_tree = {tuple(sorted(edge)) for edge in edges.tolist()}
     found.append(Suggestion("tree", Approximation(graph, Tree(edges)), own, own / simple, held(on_tree)))

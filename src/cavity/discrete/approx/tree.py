@@ -15,7 +15,7 @@ from cavity.discrete.approx.spanning import (
     maximal_tree,
     pair_information,
     preorder,
-    rooted,
+    root_forest,
     span,
     walk,
 )
@@ -56,7 +56,7 @@ def on_tree(graph: TableGraph, edges: Any = None) -> Problem:
             check_passes(group.shape, len(group.shape) - 1, cards)
     if edges is None:
         edges = maximal_tree(count, *pair_information(graph))
-    tree = rooted(count, np.asarray(edges, np.int64).reshape(-1, 2))
+    tree = root_forest(count, np.asarray(edges, np.int64).reshape(-1, 2))
     states = int(cards.max(initial=1))
     tables, log_constant = own_tables(graph, tree, states)
     groups, wires = off_tree(graph, tree, states)
@@ -129,11 +129,11 @@ def off_tree(graph: TableGraph, tree: Rooted, states: int) -> tuple[list[SiteGro
     paths.sort(key=lambda own: place[own[1].nodes[own[1].peak]])
     count, groups, wires = len(tree.parent), [], []
     for edges, own in by_length(paths).items():
-        data, own_wires = laid_along(own, edges, count, states)
+        data, own_wires = lay_paths(own, edges, count, states)
         groups.append(SiteGroup(Table(), data, Path(edges, states), ClosedForm(), scope=len(wires)))
         wires.append(own_wires)
     for (_, edges), own in spans.items():
-        data, own_wires = laid_out(own, edges, count)
+        data, own_wires = lay_subtrees(own, edges, count)
         groups.append(SiteGroup(Table(), data, Subtree(edges, states), ClosedForm(), scope=len(wires)))
         wires.append(own_wires)
     return groups, wires
@@ -155,7 +155,7 @@ def by_length(paths: list[tuple[np.ndarray, Walk]]) -> dict[int, list[tuple[np.n
     return found
 
 
-def laid_along(paths: list[tuple[np.ndarray, Walk]], edges: int, count: int, states: int) -> tuple[OnPath, PathWires]:
+def lay_paths(paths: list[tuple[np.ndarray, Walk]], edges: int, count: int, states: int) -> tuple[OnPath, PathWires]:
     """Data and wires of paths, filled up with edges that stand for nothing."""
     nodes, held = np.full((len(paths), edges), count + 1), np.zeros((len(paths), edges), bool)
     upward, tables = np.zeros((len(paths), edges), bool), np.zeros((len(paths), states, states))
@@ -178,7 +178,7 @@ def check_passes(shape: tuple[int, ...], edges: int, cardinalities: np.ndarray) 
         )
 
 
-def laid_out(spans: list[tuple[np.ndarray, Any, Span]], edges: int, count: int) -> tuple[OnTree, Wires]:
+def lay_subtrees(spans: list[tuple[np.ndarray, Any, Span]], edges: int, count: int) -> tuple[OnTree, Wires]:
     """Data and wires of subtrees, filled up with edges that stand for nothing."""
     nodes, parents = np.full((len(spans), edges), count + 1), np.zeros((len(spans), edges))
     top, places = np.zeros(len(spans), np.int64), np.zeros((len(spans), len(spans[0][1])), np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +24,7 @@ from cavity.discrete.exact.junction_tree import (
     multiply,
     outside,
 )
-from cavity.discrete.exact.program import planned
+from cavity.discrete.exact.program import plan_program
 from cavity.discrete.exact.weighted_tables import Summed, evaluate, free_tables
 from cavity.discrete.graph import TableGraph
 
@@ -32,7 +33,7 @@ from cavity.discrete.graph import TableGraph
 class Exact:
     """The exact posterior of a discrete graph.
 
-    marginals: one array a variable, one-hot where it is observed. log_evidence: log Σ_x ∏ t(x), over the states that
+    marginals: one array per variable, one-hot where it is observed. log_evidence: log Σ_x ∏ t(x), over the states that
     agree with the evidence. width: of the elimination order. table_size: entries of the largest table.
     """
 
@@ -55,23 +56,19 @@ class Exact:
     def pair(self, first: Any, second: Any) -> np.ndarray:
         """p(x_i, x_j) of two variables, by number or name; rows belong to the first.
 
-        From a clique that holds both, else by messages along the path between their cliques for each state of one.
+        From a clique that holds both, else as p(x_i) p(x_j | x_i), by exact inference for every state of one of them.
         """
         i, j = (self.graph.variables.number(variable) for variable in (first, second))
         if i == j:
             return np.diag(self.marginals[i])
         if i in self.tree.fixed or j in self.tree.fixed:
             return np.multiply.outer(self.marginals[i], self.marginals[j])
-        path = self.tree.frame.path(self.tree.frame.home[i], self.tree.frame.home[j])
-        if not path:
-            return np.multiply.outer(self.marginals[i], self.marginals[j])
-        for index in (path[0], path[-1]):
+        for index in (self.tree.frame.home[i], self.tree.frame.home[j]):
             if {i, j} <= set(self.tree.cliques[index].variables):
                 return self._within(index, i, j)
-        with np.errstate(divide="ignore"):
-            rows = [self._along(path, i, state, j) for state in range(len(self.marginals[i]))]
-        weights = np.exp(np.stack(rows) - np.max(rows))
-        return weights / weights.sum()
+        if len(self.marginals[j]) < len(self.marginals[i]):
+            return self._by_conditioning(j, i).T
+        return self._by_conditioning(i, j)
 
     def _within(self, index: int, i: int, j: int) -> np.ndarray:
         """p(x_i, x_j) from the table of one clique."""
@@ -83,37 +80,36 @@ class Exact:
         weights /= weights.sum()
         return weights if variables.index(i) < variables.index(j) else weights.T
 
-    def _along(self, path: list[int], i: int, state: int, j: int) -> np.ndarray:
-        """log p(x_i = state, x_j) up to a constant that does not depend on the state."""
-        cliques = self.tree.cliques
-        here = cliques[path[0]]
-        clamp = np.full(len(self.marginals[i]), -np.inf)
-        clamp[state] = 0.0
-        carried = clamp.reshape([-1 if v == i else 1 for v in here.variables])
-        for previous, index, following in zip([-1, *path[:-1]], path, [*path[1:], -1], strict=True):
-            here = cliques[index]
-            others = [child for child in here.children if child not in (previous, following)]
-            parts = [*incoming(self.tree, index, self.messages.up, others), carried]
-            above = self.messages.down[index]
-            if above is not None and here.parent not in (previous, following):
-                parts.append(above)
-            table = multiply(parts, here.shape)
-            if following < 0:
-                return log_sum_over(table, outside(here, (j,)))
-            upwards = following == here.parent
-            carried = log_sum_over(table, outside(here, here.separator if upwards else cliques[following].separator))
-            if upwards:
-                carried = carried.reshape(here.message_shape)
-        raise AssertionError("a path has an end")
+    def _by_conditioning(self, i: int, j: int) -> np.ndarray:
+        """p(x_i, x_j) = p(x_i) p(x_j | x_i)."""
+        found, graph = np.zeros((len(self.marginals[i]), len(self.marginals[j]))), self.graph
+        for state in np.flatnonzero(self.marginals[i]).tolist():
+            evidence = {**graph.evidence, i: state}
+            given = TableGraph.assemble(graph.variables, graph.factors, evidence, graph.likelihoods)
+            found[state] = self.marginals[i][state] * exact_discrete(given, memory=math.inf).marginals[j]
+        return found
 
 
 def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
     """Marginals and log evidence of a discrete graph with its evidence, to rounding.
 
-    memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
+    Args:
+        graph: of small width.
+        memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
+
+    Raises:
+        ValueError: if the tables need more memory, or the evidence has probability zero.
+
+    Example:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> found = cv.discrete.exact_discrete(graph)
+        >>> found.marginals[0].round(3).tolist(), found.pair(0, 1).tolist()
+        ([0.375, 0.625], [[0.25, 0.125], [0.125, 0.5]])
     """
     start = free_tables(graph)
-    frame, program = planned(start.scopes, start.children, tuple(start.states.items()), memory)
+    frame, program = plan_program(start.scopes, start.children, tuple(start.states.items()), memory)
     # Weights are the faster way, logarithms the one that always works and needs no more than was promised.
     found = evaluate(program, start.inputs, start.states) if ENTRY * program.entries <= memory else None
     if found is None:
@@ -125,7 +121,7 @@ def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
         found.marginals[v] if v in found.marginals else np.eye(int(states))[graph.evidence.get(v, 0)]
         for v, states in enumerate(graph.cardinalities)
     ]
-    return Exact(marginals, found.log_sum, frame.width, frame.table_size, graph)
+    return Exact(marginals, found.log_sum, frame.width, frame.table_size, copy.copy(graph))
 
 
 def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, float]:
@@ -133,6 +129,21 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
 
     Maxima in place of sums towards the roots; then each clique, given its separator, chooses the states of its own
     variables. Of several best states one is returned, the same at every call.
+
+    Args:
+        graph: of small width.
+        memory: bytes that the tables may take.
+
+    Raises:
+        ValueError: if the tables need more memory, or the evidence has probability zero.
+
+    Example:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> states, log_weight = cv.discrete.exact_map(graph)
+        >>> states.tolist(), round(log_weight, 4)
+        ([1, 1], 1.3863)
     """
     tree = junction_tree(graph, memory=memory, messages=1)
     up, _ = collect(tree, log_max)

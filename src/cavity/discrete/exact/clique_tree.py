@@ -44,11 +44,6 @@ class Clique:
         """The variables shared with the parent."""
         return self.variables[self.own :]
 
-    @property
-    def separator_shape(self) -> tuple[int, ...]:
-        """Shape of the message to the parent."""
-        return self.shape[self.own :]
-
 
 @dataclass(frozen=True, eq=False)
 class CliqueTree:
@@ -66,18 +61,6 @@ class CliqueTree:
         """Entries of the largest clique table."""
         return max((math.prod(clique.shape) for clique in self.cliques), default=1)
 
-    def path(self, start: int, end: int) -> list[int]:
-        """Cliques from one to another through the tree; empty where they are not connected."""
-        up, down = [start], [end]
-        # Parents come later than children: whichever is the lower of the two moves up.
-        while up[-1] != down[-1]:
-            side = up if up[-1] < down[-1] else down
-            parent = self.cliques[side[-1]].parent
-            if parent < 0:
-                return []
-            side.append(parent)
-        return up + down[-2::-1]
-
 
 @lru_cache(KEPT)
 def clique_tree(
@@ -85,7 +68,7 @@ def clique_tree(
 ) -> CliqueTree:
     """The tree for factors with these scopes over variables with so many states, as pairs.
 
-    memory: bytes that the tables of inference may take, with so many messages an edge; beyond it, ValueError.
+    memory: bytes that the tables of inference may take, with so many messages per edge; beyond it, ValueError.
     """
     place = {v: k for k, (v, _) in enumerate(states)}
     neighbours: list[set[int]] = [set() for _ in states]
@@ -179,6 +162,6 @@ def assemble(scopes: Sequence[Scope], order: Elimination, states: Sequence[tuple
 
 
 def shape_within(clique: Sequence[int], scope: Sequence[int], states: Mapping[int, int]) -> tuple[int, ...]:
-    """Shape of a table over `scope` with one axis a variable of `clique`."""
+    """Shape of a table over `scope` with one axis per variable of `clique`."""
     inside = set(scope)
     return tuple(states[v] if v in inside else 1 for v in clique)

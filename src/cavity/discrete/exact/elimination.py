@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: entries of all tables, a vertex, above which other orders are tried, since smaller tables pay for it
+#: entries of all tables per vertex above which other orders are tried, since smaller tables pay for it
 SEARCH_ABOVE = 2_000
 #: entries of all tables above which the search goes on with random restarts
 RESTART_ABOVE = 10_000_000

@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cavity.discrete.evidence import Contradiction, fixed_states, free_states, slice_table
-from cavity.discrete.exact.clique_tree import Clique, CliqueTree, Scope, clique_tree, shape_within
+from cavity.discrete.exact.clique_tree import Clique, CliqueTree, clique_tree
 from cavity.discrete.graph import TableGraph
+from cavity.discrete.tables import LogTable
 
 #: sums of exponentials (largest term 1) above this have lost nothing to underflow
 SAFE = 1e-250
@@ -37,7 +38,7 @@ Reduction = Callable[[np.ndarray, tuple[int, ...]], np.ndarray]
 class JunctionTree:
     """A tree of cliques with numbers.
 
-    factors: of every clique, log tables with one axis a variable of the clique, of length 1 where the factor does not
+    factors: of every clique, log tables with one axis per variable of the clique, of length 1 where the factor does not
     depend on it. fixed: state of each variable that is observed or has one state. log_constant: log of the factors
     without free variables.
     """
@@ -56,7 +57,7 @@ class JunctionTree:
 def junction_tree(graph: TableGraph, *, memory: float = math.inf, messages: int = 2) -> JunctionTree:
     """The junction tree of a graph with its evidence in.
 
-    memory: bytes that the tables of inference may take, with so many messages an edge; beyond it, ValueError.
+    memory: bytes that the tables of inference may take, with so many messages per edge; beyond it, ValueError.
     """
     fixed = fixed_states(graph)
     states = free_states(graph, fixed)
@@ -64,23 +65,16 @@ def junction_tree(graph: TableGraph, *, memory: float = math.inf, messages: int 
     parts = [slice_table(scope, values, fixed) for scope, values in tables]
     constants = [float(values) for scope, values in parts if not scope]
     log_constant = math.fsum(constants) if -math.inf not in constants else -math.inf
-    parts = [part for part in parts if part[0]]
-    frame = clique_tree(tuple(scope for scope, _ in parts), tuple(states.items()), memory, messages)
+    tables = [LogTable(*part) for part in parts if part[0]]
+    frame = clique_tree(tuple(own.scope for own in tables), tuple(states.items()), memory, messages)
     factors = tuple(
-        tuple(sorted((within(clique, *parts[place], states) for place in clique.held), key=growing))
+        tuple(sorted((tables[place].over(clique.variables) for place in clique.held), key=multiplication_order))
         for clique in frame.cliques
     )
     return JunctionTree(frame, factors, fixed, log_constant)
 
 
-def within(clique: Clique, scope: Scope, values: np.ndarray, states: dict[int, int]) -> np.ndarray:
-    """A factor as a table of a clique."""
-    place = {v: axis for axis, v in enumerate(clique.variables)}
-    order = sorted(range(len(scope)), key=lambda axis: place[scope[axis]])
-    return values.transpose(order).reshape(shape_within(clique.variables, scope, states))
-
-
-def growing(table: np.ndarray) -> tuple[int, tuple[bool, ...]]:
+def multiplication_order(table: np.ndarray) -> tuple[int, tuple[bool, ...]]:
     """Key for multiplying tables: small ones first, of these the ones with the last axes, so that a product grows by
     leading axes and NumPy's inner loops stay long.
     """
@@ -92,7 +86,7 @@ class Calibrated(NamedTuple):
     taken out of the messages: their sum is log Z.
     """
 
-    up: Sequence[np.ndarray | None]
+    up: Sequence[np.ndarray]
     down: Sequence[np.ndarray | None]
     marginals: dict[int, np.ndarray]
     constants: list[float]
@@ -158,16 +152,10 @@ def outside(clique: Clique, variables: Iterable[int]) -> tuple[int, ...]:
     return tuple(axis for axis, v in enumerate(clique.variables) if v not in kept)
 
 
-def incoming(
-    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], children: Iterable[int] | None = None
-) -> list[np.ndarray]:
-    """The factors of a clique and the messages of its children (of these only, where some are named), as its tables."""
-    messages = (
-        np.reshape(message, tree.cliques[child].message_shape)
-        for child in (tree.cliques[index].children if children is None else children)
-        if (message := up[child]) is not None
-    )
-    return [*tree.factors[index], *messages]
+def incoming(tree: JunctionTree, index: int, up: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The factors of a clique and the messages of its children, as tables of the clique."""
+    children = tree.cliques[index].children
+    return [*tree.factors[index], *(np.reshape(up[child], tree.cliques[child].message_shape) for child in children)]
 
 
 def collect(tree: JunctionTree, remove: Reduction) -> tuple[list[np.ndarray], list[float]]:
@@ -218,7 +206,7 @@ def distribute(tree: JunctionTree, up: list[np.ndarray]) -> tuple[list[np.ndarra
 
 
 def clique_belief(
-    tree: JunctionTree, index: int, up: Sequence[np.ndarray | None], down: Sequence[np.ndarray | None]
+    tree: JunctionTree, index: int, up: Sequence[np.ndarray], down: Sequence[np.ndarray | None]
 ) -> np.ndarray:
     """Log table of a clique with all messages in: its marginal, up to a constant."""
     parts = incoming(tree, index, up)
@@ -228,7 +216,7 @@ def clique_belief(
 
 
 def own_marginals(clique: Clique, linear: np.ndarray) -> dict[int, np.ndarray]:
-    """Marginals of the variables that a clique sums out; its table of weights shrinks by one axis a step."""
+    """Marginals of the variables that a clique sums out; its table of weights shrinks by one axis per step."""
     found: dict[int, np.ndarray] = {}
     for variable, states in zip(clique.variables[: clique.own], clique.shape, strict=False):
         rows = linear.reshape(states, -1)

@@ -92,18 +92,18 @@ class Planner:
         key = (frozenset(tables), gone)
         if key in self.known:
             return self.known[key]
-        left = self.gathered(tables) if len(tables) > FEW else list(tables)
+        left = self.gather_small(tables) if len(tables) > FEW else list(tables)
         while len(left) > 2 and self.joint_size(left) > SMALL:
             pairs = [(a, b) for k, a in enumerate(left) for b in left[:k]]
             first, second = min(pairs, key=lambda pair: self.growth(left, pair, gone))
-            done = self.finished(left, (first, second), gone)
+            done = self.last_seen(left, (first, second), gone)
             left = [t for t in left if t not in (first, second)]
             left.append(self.emit([first, second], done))
             gone -= done
         self.known[key] = self.emit(left, gone, heads)
         return self.known[key]
 
-    def gathered(self, tables: Iterable[int]) -> list[int]:
+    def gather_small(self, tables: Iterable[int]) -> list[int]:
         """The tables with small ones multiplied into each other, as long as the products stay small."""
         bundles: list[list[int]] = []
         joint: set[int] = set()
@@ -115,22 +115,22 @@ class Planner:
             else:
                 bundles.append([t])
                 joint = set(self.scopes[t])
-        return [self.bundled(own) for own in bundles]
+        return [self.multiply_bundle(own) for own in bundles]
 
-    def bundled(self, tables: list[int]) -> int:
+    def multiply_bundle(self, tables: list[int]) -> int:
         """The product of tables, a few at a time."""
         while len(tables) > 1:
             tables = [*tables[FEW:], self.emit(tables[:FEW], frozenset())]
         return tables[0]
 
-    def finished(self, tables: Iterable[int], pair: tuple[int, int], gone: frozenset[int]) -> frozenset[int]:
+    def last_seen(self, tables: Iterable[int], pair: tuple[int, int], gone: frozenset[int]) -> frozenset[int]:
         """Those of `gone` that are in this pair of tables and in no other."""
         others = {v for t in tables if t not in pair for v in self.scopes[t]}
         return frozenset(v for t in pair for v in self.scopes[t] if v in gone and v not in others)
 
     def growth(self, tables: Iterable[int], pair: tuple[int, int], gone: frozenset[int]) -> int:
         """Entries that multiplying a pair adds."""
-        result = {v for t in pair for v in self.scopes[t]} - self.finished(tables, pair, gone)
+        result = {v for t in pair for v in self.scopes[t]} - self.last_seen(tables, pair, gone)
         return size(result, self.states) - sum(size(self.scopes[t], self.states) for t in pair)
 
     def emit(self, tables: list[int], gone: frozenset[int], heads: frozenset[int] = frozenset()) -> int:
@@ -155,7 +155,7 @@ class Planner:
         """Sum all variables but `kept` out of a product; what is left of it."""
         left = set(tables)
         if all(kept.issuperset(self.scopes[t]) for t in left):
-            return self.merged(left)
+            return self.merge(left)
         holders: dict[int, set[int]] = {}
         for t in left:
             for v in self.scopes[t]:
@@ -182,7 +182,7 @@ class Planner:
                 if made is not None and v in self.scopes[made]:
                     holders[v].add(made)
             waiting = {v for v in waiting if holders[v]}
-        return self.merged(left)
+        return self.merge(left)
 
     def next_used(self, waiting: set[int], holders: Mapping[int, set[int]]) -> set[int]:
         """The tables that are multiplied next: those of the variable with the smallest table over all of them, with
@@ -202,7 +202,7 @@ class Planner:
                     joint = more
         return used
 
-    def merged(self, tables: Collection[int]) -> list[int]:
+    def merge(self, tables: Collection[int]) -> list[int]:
         """Tables that are no distributions multiplied into those that hold their variables: no table becomes larger."""
         found = [t for t in tables if self.heads[t]]
         others = [t for t in tables if not self.heads[t]]
@@ -232,7 +232,7 @@ class Planner:
 
 
 @lru_cache(KEPT)
-def planned(
+def plan_program(
     scopes: tuple[Scope, ...], children: tuple[int, ...], states: tuple[tuple[int, int], ...], memory: float
 ) -> tuple[CliqueTree, Program]:
     """The tree and the program for factors with these scopes. children: what they are distributions of, −1 for none."""

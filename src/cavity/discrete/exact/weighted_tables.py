@@ -93,7 +93,7 @@ def sources(graph: TableGraph) -> list[Source]:
     """All factors as weights in their own order, then the likelihoods in the order of their variables."""
     soft = (Tables(np.array([[v]]), graph.likelihoods[v][None], np.zeros(1)) for v in sorted(graph.likelihoods))
     own = graph.factors.derive(factor_sources)
-    return [*own, *(source for likelihood in soft for source in each_source(likelihood, scaled(likelihood)))]
+    return [*own, *(source for likelihood in soft for source in each_source(likelihood, scale_tables(likelihood)))]
 
 
 def factor_sources(factors: FactorTables) -> list[Source]:
@@ -130,7 +130,7 @@ def find_conditionals(groups: Sequence[Tables]) -> list[WeightTables]:
     """All tables as weights. A variable is the child of one table at most: of a table that could be the distribution of
     several variables, the first is taken that no other table is the only one for.
     """
-    found = [scaled(own) for own in groups]
+    found = [scale_tables(own) for own in groups]
     sums = [common_sums(own, part.weights) for own, part in zip(groups, found, strict=True)]
     taken = {-1}
     for several in (False, True):
@@ -150,7 +150,7 @@ def find_conditionals(groups: Sequence[Tables]) -> list[WeightTables]:
     return found
 
 
-def scaled(own: Tables) -> WeightTables:
+def scale_tables(own: Tables) -> WeightTables:
     """Weights with largest entry 1; a table of zeros stays one."""
     axes = tuple(range(1, own.log_values.ndim))
     top = own.log_values.max(axis=axes)

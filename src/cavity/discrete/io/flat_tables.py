@@ -49,28 +49,28 @@ class Scopes(NamedTuple):
 def store_tables(
     graph: TableGraph, scopes: Scopes, flat: np.ndarray, starts: np.ndarray, *, first_fastest: bool = False
 ) -> None:
-    """Factors that are already checked, by shape, in their own order.
+    """The factors of a graph that has none yet, already checked, by shape, in their own order.
 
     flat: weights of all of them. starts: where the table of each begins. first_fastest: whether the first variable of
     a scope runs fastest in it, else the last.
     """
-    before, groups = len(graph.factors), []
+    parts = []
     for numbers, rows in scopes.by_length():
         shapes, group = np.unique(graph.cardinalities[rows], axis=0, return_inverse=True)
         group = group.ravel()  # a column in NumPy 2.0
         order = np.argsort(group, kind="stable")
         for own in np.split(order, np.cumsum(np.bincount(group))[:-1]):
-            groups.append((numbers[own], rows[own], tuple(shapes[group[own[0]]].tolist())))
-    for numbers, rows, shape in sorted(groups, key=lambda group: int(group[0][0])):
-        stored = shape[::-1] if first_fastest else shape
-        size = np.prod(shape, dtype=np.int64)
-        if len(numbers) == 1:  # a table with no equal may be as large as they get: no index as large as itself
-            values = flat[starts[numbers[0]] :][:size].reshape(1, *stored)
-        else:
-            values = flat[starts[numbers][:, None] + np.arange(size)].reshape(len(numbers), *stored)
-        if first_fastest:
-            values = values.transpose(0, *range(len(shape), 0, -1))
-        graph.add_tables([Tables(rows, log_weights("values", values, log=False), before + numbers)])
+            shape, first = tuple(shapes[group[own[0]]].tolist()), starts[numbers[own]]
+            stored = shape[::-1] if first_fastest else shape
+            size = np.prod(shape, dtype=np.int64)
+            if len(own) == 1:  # a table with no equal may be as large as they get: no index as large as itself
+                values = flat[first[0] :][:size].reshape(1, *stored)
+            else:
+                values = flat[first[:, None] + np.arange(size)].reshape(len(own), *stored)
+            if first_fastest:
+                values = values.transpose(0, *range(len(shape), 0, -1))
+            parts.append(Tables(rows[own], log_weights("values", values, log=False), numbers[own]))
+    graph.add_tables(sorted(parts, key=lambda part: int(part.numbers[0])))
 
 
 class PlainTable(NamedTuple):

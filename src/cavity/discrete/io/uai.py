@@ -184,10 +184,10 @@ def read_map(text: str) -> np.ndarray:
 
 
 def write_map(states: Sequence[int] | np.ndarray) -> str:
-    """The text of one state a variable."""
+    """The text of one state per variable."""
     found = np.asarray(states)
     if found.ndim != 1 or (found.size and (found.dtype.kind not in "iu" or (found < 0).any())):
-        raise ValueError(f"states must be whole numbers of at least 0, one a variable; found {states!r}.")
+        raise ValueError(f"states must be whole numbers of at least 0, one per variable; found {states!r}.")
     return "\n".join(["MAP", " ".join(map(str, (len(found), *found.tolist())))]) + "\n"
 
 
