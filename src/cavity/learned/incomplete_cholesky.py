@@ -9,7 +9,7 @@ import numpy as np
 STOP = 1e-8
 
 
-class Factor(NamedTuple):
+class LowRankRoot(NamedTuple):
     """root: (rows, rank), Gram ≈ root rootᵀ, exact in the rows and columns of the pivots."""
 
     root: np.ndarray
@@ -18,7 +18,7 @@ class Factor(NamedTuple):
 
 def incomplete_cholesky(
     diagonal: np.ndarray, column: Callable[[int], np.ndarray], rank: int, stop: float = STOP
-) -> Factor:
+) -> LowRankRoot:
     """Greedy: the row with the largest residual variance is next, until none is above `stop`.
 
     diagonal: of the Gram matrix; column: one column of it by number. No other entries are looked at.
@@ -37,10 +37,10 @@ def incomplete_cholesky(
         # Its own residual is 0 but for rounding, which must not make it a pivot again.
         residual[best] = 0.0
         pivots.append(best)
-    return Factor(root[:, : len(pivots)], np.array(pivots, int))
+    return LowRankRoot(root[:, : len(pivots)], np.array(pivots, int))
 
 
-def dual_weights(factor: Factor, targets: np.ndarray, ridge: float) -> np.ndarray:
+def dual_weights(factor: LowRankRoot, targets: np.ndarray, ridge: float) -> np.ndarray:
     """α = (L Lᵀ + ridge I)⁻¹ y by Woodbury's identity; predictions are k(x, X) α, with the kernel itself."""
     root = factor.root
     inside = root.T @ root + ridge * np.eye(root.shape[1])
