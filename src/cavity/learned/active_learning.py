@@ -22,11 +22,11 @@ from cavity.learned.calibration import AT_THE_END, RATE, SURPRISE, UNSURPRISING,
 from cavity.learned.gp_learner import GPLearner, pad_rows
 from cavity.learned.gp_state import Labels
 from cavity.learned.learner import Learner, MessagePrediction
-from cavity.learned.message_coordinates import divergence, statistics_of
+from cavity.learned.message_coordinates import divergence, tilted_statistics_of
 from cavity.learned.oracles import Answers, Oracle
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
 from cavity.learned.simulation import check_variables
-from cavity.learned.tuning import Hyperparameters
+from cavity.learned.tuning import TunedKernel
 from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
 from cavity.storage import StorageError, load, save
 
@@ -39,7 +39,7 @@ KIND = "learned operator"
 ARRAYS = ("inputs", "targets", "spread", "widths", "sampling", "scales", "reference", "audited_kl", "audited_expected")
 
 
-class Report(NamedTuple):
+class OperatorReport(NamedTuple):
     """What a learned operator has asked and done.
 
     Attributes:
@@ -112,6 +112,14 @@ class JustInTime(Moments):
         self.expected_kl = self.least_ess = float("nan")
         self._factor: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A random key and the structure of a factor cannot be pickled as they are.
+        return self.__dict__ | {"key": np.asarray(jax.random.key_data(self.key)), "_factor": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.key = jax.random.wrap_key_data(jnp.asarray(state["key"]))
+
     # ------------------------------------------------------------ inside compiled sweeps
 
     def check(self, factor: Factor, family: Family) -> None:
@@ -139,7 +147,7 @@ class JustInTime(Moments):
             raise TypeError("learned messages are those of whole factors, power 1; use EP.")
         found = self.learner.predict(state, factor, family, cavity, data)
         site = jnp.where(found.confident, found.site, 0.0)
-        tilted = Tilted(jnp.where(found.confident, found.log_z, 0.0), statistics_of(family, cavity, site), site)
+        tilted = Tilted(jnp.where(found.confident, found.log_z, 0.0), tilted_statistics_of(family, cavity, site), site)
         return tilted, {UNSURE: ~found.confident}
 
     # ------------------------------------------------------------ between sweeps, on the host
@@ -179,7 +187,7 @@ class JustInTime(Moments):
     def query(self, batch: Batch) -> None:
         """Ask about so many of the unsure sites that the others can be predicted, and about none twice.
 
-        A site whose answer was refused is asked about again after the next sweep.
+        A site whose answer was refused is queried again after the next sweep.
         """
         waiting = batch.unsure & np.asarray(batch.family.is_allowed(batch.cavities))
         while True:
@@ -211,7 +219,7 @@ class JustInTime(Moments):
         places = self.learner.select(batch._replace(unsure=unsettled), noisy, 4 * ROUND)
         if not len(places):
             return False
-        # Few sites are asked about several times at once, each time with other draws.
+        # Few sites are queried several times at once, each time with other draws.
         places = np.tile(places, max(1, 4 * ROUND // len(places)))
         self.take(batch.at(places), self.ask(batch.at(places)))
         self.queries += len(places)
@@ -253,11 +261,11 @@ class JustInTime(Moments):
 
     # ------------------------------------------------------------ for users
 
-    def report(self) -> Report:
+    def report(self) -> OperatorReport:
         """What it has asked and done so far, in all runs."""
         audits = self.audited
         worst = float(audits.kl.max()) if len(audits.kl) else float("nan")
-        return Report(
+        return OperatorReport(
             *(self.queries, len(audits.kl), self.refusals, self.learner.labels),
             *(self.least_ess, self.expected_kl, worst, audits.ratio),
         )
@@ -325,7 +333,7 @@ class JustInTime(Moments):
             raise StorageError(f"{path} is damaged: it holds numbers that no operator has.")
         learner = operator.learner
         assert isinstance(learner, GPLearner)
-        learner.store, learner.tuned = labels, Hyperparameters(widths, noise, sampling, scales)
+        learner.store, learner.tuned = labels, TunedKernel(widths, noise, sampling, scales)
         learner.reference, learner.inflation = reference, audits.inflation
         learner.tuned_at, operator.queries, operator.refusals = counts
         operator.audited = audits

@@ -14,8 +14,15 @@ from scipy.linalg import cho_solve, solve_triangular
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
-from cavity.learned.message_coordinates import anchored, coordinates, cut, displace_all, parts_of, steps_of
-from cavity.learned.tuning import Hyperparameters, label_variances
+from cavity.learned.message_coordinates import (
+    anchor_flat,
+    coordinates,
+    displace_all,
+    parts_of,
+    split_variables,
+    steps_of,
+)
+from cavity.learned.tuning import TunedKernel, label_variances
 
 #: how far beyond what was seen an input may lie, in shares of the range seen, before it counts as new
 BEYOND = 0.1
@@ -30,7 +37,7 @@ class GPState(NamedTuple):
     the others. inverse_root: L⁻¹ of the labels' covariance L Lᵀ in units of a target's scale, one matrix per target
     where labels are noisy, else one for all. weights: (capacity, targets). low, high: the inputs seen; least, most: the
     targets seen. inflation: by which audits found variances too small. reference: stands for flat cavities, see
-    `anchored`. floor: variance of a label beyond that of an exact one.
+    `anchor_flat`. floor: variance of a label beyond that of an exact one.
     """
 
     inputs: Any
@@ -95,7 +102,7 @@ def nearness(state: GPState, inputs: jax.Array) -> jax.Array:
 
 def forecast(state: GPState, family: Family, given: jax.Array, data: Any, outputs: int = 0) -> Forecast:
     """The message of factor × cavity and log Z, with what error is to be expected. outputs: see `log_overlap`."""
-    cavity = anchored(family, given, state.reference)
+    cavity = anchor_flat(family, given, state.reference)
     inputs = inputs_of(family, cavity, data)
     near = nearness(state, inputs)
     variance = state.inflation * jnp.maximum(1.0 - jnp.sum((state.inverse_root @ near) ** 2, axis=-1), 0.0)
@@ -125,7 +132,7 @@ def log_overlap(family: Family, cavity: jax.Array, site: jax.Array, outputs: int
     what is learned of log Z is the difference.
     """
     total = jnp.zeros(())
-    rows = list(zip(parts_of(family), cut(family, cavity), cut(family, site), strict=True))
+    rows = list(zip(parts_of(family), split_variables(family, cavity), split_variables(family, site), strict=True))
     for own, before, message in rows[len(rows) - outputs :]:
         alone = own.flat() + message
         proper = own.is_proper(alone) & own.is_proper(before + message)
@@ -141,7 +148,7 @@ def sensitivity(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Arra
 
     def one(direction: jax.Array) -> jax.Array:
         eta, slope = jax.jvp(lambda s: displace_all(family, cavity, s), (steps,), (direction,))
-        pieces = zip(parts_of(family), cut(family, eta), cut(family, slope), strict=True)
+        pieces = zip(parts_of(family), split_variables(family, eta), split_variables(family, slope), strict=True)
         return sum((curvature(own, piece, way) for own, piece, way in pieces), jnp.zeros(()))
 
     return jax.vmap(one)(jnp.eye(len(steps)))
@@ -172,9 +179,9 @@ class Labels(NamedTuple):
 
 
 def posterior_state(
-    labels: Labels, tuned: Hyperparameters, capacity: int, inflation: float = 1.0, reference: np.ndarray | None = None
+    labels: Labels, tuned: TunedKernel, capacity: int, inflation: float = 1.0, reference: np.ndarray | None = None
 ) -> GPState:
-    """The posterior given the labels, in arrays of the given capacity. reference: needed where cavities may be flat."""
+    """The posterior given the labels, in NumPy arrays of the given capacity. reference: where cavities may be flat."""
     count, size = labels.inputs.shape
     inputs = np.full((capacity, size), np.inf)
     inputs[:count] = labels.inputs / tuned.widths
@@ -204,4 +211,4 @@ def posterior_state(
         anchor,
         floor,
     )
-    return GPState(*(jnp.asarray(own, float) for own in found))
+    return GPState(*(np.asarray(own, float) for own in found))

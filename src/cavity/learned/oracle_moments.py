@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from cavity._core.precision import float64
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
-from cavity.learned.message_coordinates import statistics_of
+from cavity.learned.message_coordinates import tilted_statistics_of
 from cavity.learned.oracles import Oracle, join_answers
 from cavity.learned.sampling import DRAWS, as_oracle
 from cavity.learned.simulation import check_variables
@@ -65,7 +65,7 @@ class EveryTime(Moments):
             cavities, data, factors = jax.tree.map(np.asarray, jax.vmap(rebuild)(jnp.asarray(rows)))
             factor = jax.tree.map(lambda leaf: leaf[0], factors)
             key = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
-            # One by one where answers are sampled: a site has the same draws whoever is asked about beside it.
+            # One by one where answers are sampled: a site has the same draws whatever is asked beside it.
             single = [slice(k, k + 1) for k in range(len(rows))] if noisy else [slice(None)]
             batches = [(cavities[at], jax.tree.map(lambda leaf, at=at: leaf[at], data)) for at in single]
             found = join_answers([self.oracle.answer(factor, family, eta, own, key) for eta, own in batches])
@@ -79,5 +79,5 @@ class EveryTime(Moments):
         # An answer that was refused is not finite.
         refused = ~(jnp.isfinite(log_z[0]) & jnp.all(jnp.isfinite(site)))
         site = jnp.where(refused, 0.0, site)
-        tilted = Tilted(jnp.where(refused, 0.0, log_z[0]), statistics_of(family, cavity, site), site)
+        tilted = Tilted(jnp.where(refused, 0.0, log_z[0]), tilted_statistics_of(family, cavity, site), site)
         return tilted, {UNSURE: refused}
