@@ -14,7 +14,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity.distributed.protocol import Measurement, Request, Response
-from cavity.distributed.worker_pool import WorkerPool
+from cavity.distributed.worker_pool import NoWorkersError, WorkerPool
 from cavity.inference.status import Status
 
 #: a mismatch that has grown by this factor over the smallest so far calls for shorter steps
@@ -65,6 +65,11 @@ class RoundOptions:
         """Since the beginning of the run."""
         return time.perf_counter() - self.began
 
+    @property
+    def deadline(self) -> float | None:
+        """When the time is over, on the clock of `time.perf_counter`."""
+        return None if self.max_seconds is None else self.began + self.max_seconds
+
 
 @dataclasses.dataclass
 class Accepted:
@@ -114,6 +119,10 @@ class Rounds:
             status = self.finish(self.make_rounds())
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        except NoWorkersError:
+            if not self.residuals:
+                raise
+            status = Status.TIME_BUDGET
         return self.result(status)
 
     def make_rounds(self) -> Status:
@@ -180,8 +189,8 @@ class Rounds:
         self.report()
         if len(self.residuals) >= self.options.max_rounds:
             return Status.MAX_SWEEPS
-        limit = self.options.max_seconds
-        return Status.TIME_BUDGET if limit is not None and self.options.seconds >= limit else None
+        deadline = self.options.deadline
+        return Status.TIME_BUDGET if deadline is not None and time.perf_counter() >= deadline else None
 
     def report(self) -> None:
         """Call the callback."""

@@ -81,7 +81,7 @@ def infer_in_parts(
     check_possible(graph)
     cut = cut_graph(graph, parts)
     loaders = [loader_of(load_part, [plan], damping) for plan in cut.plans]
-    with client_or_local(client) as own, WorkerPool(own, loaders) as pool:
+    with client_or_local(client) as own, WorkerPool(own, loaders, options.deadline) as pool:
         pool.load()
         rounds = GraphRounds(pool, dataclasses.replace(options, damping=1.0), callback, graph, cut)
         return rounds.result(rounds.finish(rounds.make_rounds()))

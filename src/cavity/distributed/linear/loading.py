@@ -9,6 +9,7 @@ import numpy as np
 from dask.delayed import Delayed
 from distributed import Future
 
+from cavity._core.checks import LARGEST
 from cavity.distributed.linear.worker import Shard
 from cavity.distributed.worker_pool import Loader, loader_of
 from cavity.factors.base import Factor
@@ -83,9 +84,10 @@ def load_shard(pieces: Sequence[Any], number: int, factor: Factor) -> Shard:
     X, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
     if not len(X):
         raise ValueError(f"Shard {number} is empty: it has no rows.")
-    if (bad := ~np.isfinite(X)).any():
+    if (bad := ~(np.abs(X) <= LARGEST)).any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(f"Shard {number}, row {row}: column {column} must be finite; found {X[row, column]}.")
+        found = f"column {column} must hold finite numbers between ±{LARGEST:g}; found {X[row, column]}"
+        raise ValueError(f"Shard {number}, row {row}: {found}.")
     if (bad := ~np.isfinite(y)).any():
         row = int(bad.argmax())
         raise ValueError(f"Shard {number}, row {row}: the observation must be finite; found {y[row]}.")
