@@ -198,18 +198,8 @@ class PartitionRounds(Rounds):
             self.noises[number] = response.noise
 
     def result(self, status: Status) -> Partitioned:
-        state = self.contributions
-        return Partitioned(
-            prior=state.prior,
-            contributions=state.values.copy(),
-            status=status,
-            log_evidence=None,
-            mismatch=self.mismatch,
-            noise=float(self.noises.max()),
-            residuals=np.array(self.residuals),
-            shortened=state.shortened,
-            seconds=self.options.seconds,
-        )
+        noise = float(self.noises.max())
+        return Partitioned(noise=noise, log_evidence=None, **self.contributions.fields(), **self.account(status))
 
 
 def pack_prior(prior: Any) -> np.ndarray:

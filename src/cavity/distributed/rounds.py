@@ -8,11 +8,12 @@ EP on all data in one place.
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cavity._core import checks
+from cavity.distributed.contributions import GlobalState
 from cavity.distributed.protocol import Measurement, Request, Response
 from cavity.distributed.worker_pool import NoWorkersError, WorkerPool
 from cavity.inference.status import Status
@@ -23,18 +24,6 @@ GROWTH = 4.0
 SHORTEST = 1 / 16
 #: rounds without growth after which steps are doubled again
 CALM = 8
-
-
-class GlobalState(Protocol):
-    """The contributions of all shards, on the client: `Contributions`, or the messages between parts of a graph."""
-
-    def cavity(self, number: int) -> np.ndarray:
-        """Everything but the contribution of shard `number`."""
-        ...
-
-    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
-        """Put proposed contributions in place of the old ones; the share of the step taken, by shard."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,15 +84,25 @@ class Rounds:
     measure: Callable[[Any, Request], Measurement]
 
     def __init__(
-        self, pool: WorkerPool, state: GlobalState, options: RoundOptions, callback: Callable[[Any], Any] | None
+        self,
+        pool: WorkerPool,
+        state: GlobalState,
+        options: RoundOptions,
+        callback: Callable[[Any], Any] | None,
     ) -> None:
         self.pool, self.state, self.options, self.callback = pool, state, options, callback
         self.accepted = [Accepted() for _ in pool.loaders]
         self.residuals: list[float] = []
+        self.earlier: tuple[float, ...] = ()  # of a run that this one goes on from
 
     def result(self, status: Status) -> Any:
         """The state as a user sees it."""
         raise NotImplementedError
+
+    def account(self, status: Status) -> dict[str, Any]:
+        """The fields that every `RoundsResult` has, but for the log evidence."""
+        residuals, seconds = np.array([*self.earlier, *self.residuals]), self.options.seconds
+        return {"status": status, "mismatch": self.mismatch, "residuals": residuals, "seconds": seconds}
 
     def is_settled(self) -> bool:
         """Whether the state reached is a fixed point, now that every shard was within `tol` when last asked."""

@@ -109,7 +109,6 @@ class RowRounds(Rounds):
         self.factor, self.prior_variance = factor, np.atleast_1d(np.asarray(prior_variance, float))
         self.log_evidence: float | None = None
         self.balance = float("nan")
-        self.earlier: tuple[float, ...] = ()
 
     def resume(self, fit: Fit) -> None:
         """Contributions of an earlier fit. Their sites are gone: every shard finds its own again."""
@@ -155,20 +154,14 @@ class RowRounds(Rounds):
         return Status.SITES_SKIPPED if any(own.improper for own in found) else None
 
     def result(self, status: Status) -> Fit:
-        state = self.contributions
         return Fit(
-            prior=state.prior,
-            contributions=state.values.copy(),
             factor=self.factor,
             prior_variance=self.prior_variance,
             rows=self.rows,
-            status=status,
             log_evidence=self.log_evidence,
-            mismatch=self.mismatch,
-            residuals=np.array([*self.earlier, *self.residuals]),
-            shortened=state.shortened,
             balance=self.balance,
-            seconds=self.options.seconds,
+            **self.contributions.fields(),
+            **self.account(status),
         )
 
 

@@ -1,5 +1,6 @@
 """From what a user has (arrays, dataframes, delayed objects, loaders) to shards: rows and observations in pieces."""
 
+import bisect
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,17 +113,14 @@ def check_piece(piece: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 def check_observations(y: np.ndarray, number: int, factor: Factor) -> None:
     """Refuse observations the likelihood is not defined for, naming the first row of them."""
-    try:
-        factor.check(y)
-        return
-    except ValueError as error:
-        sentence = error
-    low, high = 0, len(y)  # y[:low] is fine, y[:high] is not
-    while high - low > 1:
-        middle = (low + high) // 2
+
+    def refusal(rows: int) -> str | None:
         try:
-            factor.check(y[:middle])
-            low = middle
+            factor.check(y[:rows])
         except ValueError as error:
-            high, sentence = middle, error
-    raise ValueError(f"Shard {number}, row {high - 1}: {sentence}")
+            return str(error)
+        return None
+
+    if refusal(len(y)) is not None:
+        rows = 1 + bisect.bisect_left(range(1, len(y)), True, key=lambda rows: refusal(rows) is not None)
+        raise ValueError(f"Shard {number}, row {rows - 1}: {refusal(rows)}")

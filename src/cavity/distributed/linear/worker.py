@@ -100,7 +100,8 @@ def visit_rows(shard: Shard, request: Request) -> Response:
     replaced is replaced by the same.
     """
     rows, (base, linked) = shard.rows, accepted_sites(shard, request)
-    arguments, key = shard_arguments(rows, request), jax.random.key(0)
+    # The rows are handed over to compiled programs once, not at every sweep.
+    arguments, key = jax.device_put(shard_arguments(rows, request)), jax.random.key(0)
     now, met = base, []
     enough, most = (max(SETTLED, request.tol), MAX_SWEEPS) if linked else (request.tol, MAX_SWEEPS_ANEW)
     while len(met) < most and (not met or met[-1] > enough):

@@ -91,14 +91,14 @@ class ChunkReader:
             waiting += len(held[-1][0])
             if waiting < self.size:
                 continue
-            joined = join_tables(held)
+            joined = stack_tables(held)
             whole = waiting // self.size * self.size
             for first in range(0, whole, self.size):
                 yield self.chunk(start + first, tuple(part[first : first + self.size] for part in joined))
             start, waiting = start + whole, waiting - whole
             held = [tuple(part[whole:] for part in joined)] if waiting else []
         if held:
-            yield self.chunk(start, join_tables(held))
+            yield self.chunk(start, stack_tables(held))
 
     def chunk(self, start: int, parts: tuple[np.ndarray, ...]) -> Chunk:
         """The chunk that begins with row `start`, of rows, observations by column and weights."""
@@ -188,6 +188,6 @@ def refuse_nonfinite(what: str, table: np.ndarray, piece: Piece) -> None:
     )
 
 
-def join_tables(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+def stack_tables(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     """Tables stacked, one below the other."""
     return held[0] if len(held) == 1 else tuple(np.concatenate(parts) for parts in zip(*held, strict=True))

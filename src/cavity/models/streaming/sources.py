@@ -43,7 +43,7 @@ class Arrays:
 
     def read(self, start: int) -> Iterator[Piece]:
         """The rows from row `start` on."""
-        check_length(rows_of(self.batch[0]), start)
+        refuse_shorter(rows_of(self.batch[0]), start)
         return pieces(None, self.batch, start)
 
 
@@ -66,7 +66,7 @@ class Batches:
             if passed + length > start:
                 yield from pieces(number, tuple(batch), max(start - passed, 0))
             passed += length
-        check_length(passed, start)
+        refuse_shorter(passed, start)
 
 
 Source = Arrays | Batches
@@ -95,7 +95,7 @@ def source_of(batches: Any) -> Source:
     return Batches(lambda: iter(batches), again=not once)
 
 
-def check_length(rows: int, start: int) -> None:
+def refuse_shorter(rows: int, start: int) -> None:
     """Refuse a source that ends before the row from which it is to be read."""
     if rows < start:
         raise ValueError(f"batches must give the same rows every time; found {rows}, once at least {start}.")
