@@ -64,7 +64,7 @@ def constants(sizes: tuple[int, ...] = (8, 32, 64, 128, 200), n: int = 20_480, r
         rows = LinearRows.of(*shard(0, n, d), FACTOR)
         request = Request(pack_naturals(np.zeros(d), np.eye(d)))
         flat, _ = accepted_sites(Shard(rows), request)
-        arguments = jax.tree.map(jnp.asarray, (*shard_arguments(rows, request), flat.own, flat.sites, 0))
+        arguments = jax.tree.map(jnp.asarray, (*shard_arguments(rows, request), flat, 0))
         times, key = [], jax.random.key(0)
         for _ in range(repeats):
             began = time.perf_counter()

@@ -9,7 +9,7 @@ so a client that takes a share s of a step moves the contribution as the worker,
 
 import dataclasses
 import uuid
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.assembly import LinearRows, weight_schedule
 from cavity.models.streaming.shard import (
     NaturalSums,
+    ShardSites,
     constant_log_likelihood,
     measure_shard,
     shard_problem,
@@ -34,13 +35,6 @@ from cavity.models.streaming.shard import (
 SETTLED = 0.1
 #: sweeps of one visit at most, and of one that must find lost sites again
 MAX_SWEEPS, MAX_SWEEPS_ANEW = 30, 200
-
-
-class ShardSites(NamedTuple):
-    """Sites (ν, τ, log s) of a shard, one row each, and their sums."""
-
-    sites: Any
-    own: NaturalSums
 
 
 class LastVisit(NamedTuple):
@@ -75,8 +69,7 @@ def accepted_sites(shard: Shard, request: Request) -> tuple[ShardSites, bool]:
         if step == 1.0:
             return last.proposed, True
         return jax.tree.map(lambda old, new: old + step * (new - old), last.base, last.proposed), True
-    n, width = shard.rows.X.shape
-    return ShardSites(np.zeros((n, 3)), NaturalSums.zero(width)), request.token is None
+    return ShardSites.flat(shard_problem(shard.rows)), request.token is None
 
 
 def shard_arguments(rows: LinearRows, request: Request) -> tuple[Problem, UpdateRule, NaturalSums]:
@@ -105,8 +98,8 @@ def visit_rows(shard: Shard, request: Request) -> Response:
     now, met = base, []
     enough, most = (max(SETTLED, request.tol), MAX_SWEEPS) if linked else (request.tol, MAX_SWEEPS_ANEW)
     while len(met) < most and (not met or met[-1] > enough):
-        found = sweep_shard(*arguments, now.own, now.sites, np.asarray(0), key)
-        now = ShardSites(found.sites, found.own)
+        found = sweep_shard(*arguments, now, np.asarray(0), key)
+        now = found.new
         met.append(float(np.max(found.mismatch)))
     now = jax.tree.map(np.asarray, now)
     shard.last = LastVisit(base, now, uuid.uuid4().hex)
