@@ -12,6 +12,7 @@ import uuid
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
@@ -83,6 +84,14 @@ def contribution_of(own: NaturalSums, d: int) -> np.ndarray:
     return pack_naturals(np.asarray(own.shift)[:d], np.asarray(own.precision)[:d, :d])
 
 
+@jax.jit
+def sweep_rows(problem: Problem, method: Method, rest: NaturalSums, now: ShardSites) -> tuple[ShardSites, jax.Array]:
+    """The sites after a sweep, and the mismatch met; log s stay as they are, for only a measurement here needs them."""
+    found = sweep_shard(problem, method, rest, now, jnp.zeros((), int), jax.random.key(0))
+    sites = now.sites.at[:, :2].set(found.new.sites[:, :2])
+    return ShardSites(sites, found.new.own._replace(log_scale=now.own.log_scale)), jnp.max(found.mismatch)
+
+
 @float64
 @one_blas_thread()
 def visit_rows(shard: Shard, request: Request) -> Response:
@@ -94,13 +103,12 @@ def visit_rows(shard: Shard, request: Request) -> Response:
     """
     rows, (base, linked) = shard.rows, accepted_sites(shard, request)
     # The rows are handed over to compiled programs once, not at every sweep.
-    arguments, key = jax.device_put(shard_arguments(rows, request)), jax.random.key(0)
-    now, met = base, []
+    arguments = jax.device_put(shard_arguments(rows, request))
+    now, met = jax.tree.map(jnp.asarray, base), []
     enough, most = (max(SETTLED, request.tol), MAX_SWEEPS) if linked else (request.tol, MAX_SWEEPS_ANEW)
     while len(met) < most and (not met or met[-1] > enough):
-        found = sweep_shard(*arguments, now, np.asarray(0), key)
-        now = found.new
-        met.append(float(np.max(found.mismatch)))
+        now, mismatch = sweep_rows(*arguments, now)
+        met.append(float(mismatch))
     now = jax.tree.map(np.asarray, now)
     shard.last = LastVisit(base, now, uuid.uuid4().hex)
     negative = int(np.sum(now.sites[: rows.count, 1] < 0))
