@@ -32,7 +32,7 @@ from cavity.distributed.linear.worker import Shard, accepted_sites, shard_argume
 from cavity.distributed.naturals import pack_naturals, packed_size
 from cavity.distributed.protocol import Request, Response
 from cavity.factors import Probit
-from cavity.models.latent_gaussian.linear_model import Rows
+from cavity.models.latent_gaussian.assembly import LinearRows
 
 FACTOR = Probit()
 

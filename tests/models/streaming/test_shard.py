@@ -34,7 +34,7 @@ def _double():
 
 def shard(schedule, copies=COPIES):
     """(problem, method, rest) of the first rows under a standard Gaussian."""
-    rows = Rows.of(ROWS[: len(copies)], LABELS[: len(copies)], copies, None, Step(EPSILON))
+    rows = LinearRows.of(ROWS[: len(copies)], LABELS[: len(copies)], Step(EPSILON), copies)
     method = dataclasses.replace(cavity.EP(tol=1e-12).as_compiled(), schedule=schedule)
     return shard_problem(rows), method, NaturalSums.padded(np.zeros(3), np.eye(3))
 
@@ -76,7 +76,7 @@ def test_alone_with_the_prior_a_shard_has_the_fixed_point_of_ep():
 def test_what_the_rest_knows_already_is_not_counted_twice():
     """A shard moved to a rest that holds other rows: both together are EP of all of them."""
     problem, method, rest, first = swept(cavity.InOrder(), 60, copies=np.ones(60))
-    second = Rows.of(ROWS[60:90], LABELS[60:90], None, None, Step(EPSILON))
+    second = LinearRows.of(ROWS[60:90], LABELS[60:90], Step(EPSILON))
     problems = [problem, shard_problem(second)]
     parts = [first, ShardSites.flat(problems[1])]
     for _ in range(60):

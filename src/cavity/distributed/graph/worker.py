@@ -62,7 +62,7 @@ def multiply_messages(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[j
 
 
 @jax.jit
-def report_part(problem: Problem, method: Method, sites: tuple[jax.Array, ...]) -> tuple[stepping.Report, Any, Any]:
+def report_part(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...]) -> tuple[stepping.Report, Any, Any]:
     """The report of all sites; log normalisers and marginals of all variables, one array per family."""
     state, families = stepping.init(problem, method, sites), problem.posterior.families  # type: ignore[attr-defined]
     pairs = list(zip(families, state.q.etas, strict=True))

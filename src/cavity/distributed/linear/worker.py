@@ -85,7 +85,9 @@ def contribution_of(own: NaturalSums, d: int) -> np.ndarray:
 
 
 @jax.jit
-def sweep_rows(problem: Problem, method: Method, rest: NaturalSums, now: ShardSites) -> tuple[ShardSites, jax.Array]:
+def sweep_rows(
+    problem: Problem, method: UpdateRule, rest: NaturalSums, now: ShardSites
+) -> tuple[ShardSites, jax.Array]:
     """The sites after a sweep, and the mismatch met; log s stay as they are, for only a measurement here needs them."""
     found = sweep_shard(problem, method, rest, now, jnp.zeros((), int), jax.random.key(0))
     sites = now.sites.at[:, :2].set(found.new.sites[:, :2])

@@ -17,7 +17,8 @@ from cavity.inference.problem import Problem
 from cavity.inference.schedule import InOrder, Schedule
 from cavity.inference.status import CODES, FIXED_POINTS, Status
 from cavity.inference.stepping import Report, status_code
-from cavity.models.latent_gaussian.build import weight_schedule
+from cavity.inference.update_rule import UpdateRule
+from cavity.models.latent_gaussian.assembly import weight_schedule
 from cavity.models.streaming.shard import NaturalSums, ShardSites, measure_shard, own_sums, sweep_shard
 from cavity.posteriors.weight_gaussian import WeightGaussian
 

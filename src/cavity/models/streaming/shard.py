@@ -123,7 +123,7 @@ class ShardSites(NamedTuple):
 
 
 def shard_state(
-    problem: Problem, method: Method, rest: NaturalSums, given: ShardSites
+    problem: Problem, method: UpdateRule, rest: NaturalSums, given: ShardSites
 ) -> tuple[Problem, stepping.State]:
     """The shard with the rest as its prior, and the loop's state at given sites."""
     sites, own = given
@@ -142,7 +142,7 @@ class ShardSweep(NamedTuple):
 
 @jax.jit
 def sweep_shard(
-    problem: Problem, method: Method, rest: NaturalSums, old: ShardSites, number: jax.Array, key: jax.Array
+    problem: Problem, method: UpdateRule, rest: NaturalSums, old: ShardSites, number: jax.Array, key: jax.Array
 ) -> ShardSweep:
     """One sweep over a shard against the rest. number: of the sweep, which orders drawn at random depend on."""
     problem, state = shard_state(problem, method, rest, old)
