@@ -28,12 +28,11 @@ import numpy as np
 
 from cavity import distributed
 from cavity.distributed.linear import driver
-from cavity.distributed.linear.worker import Shard, accepted_sites, shard_arguments, visit_rows
+from cavity.distributed.linear.worker import Shard, accepted_sites, shard_arguments, sweep_rows, visit_rows
 from cavity.distributed.naturals import pack_naturals, packed_size
 from cavity.distributed.protocol import Request, Response
 from cavity.factors import Probit
 from cavity.models.latent_gaussian.assembly import LinearRows
-from cavity.models.streaming.shard import sweep_shard
 
 FACTOR = Probit()
 
@@ -64,11 +63,11 @@ def constants(sizes: tuple[int, ...] = (8, 32, 64, 128, 200), n: int = 20_480, r
         rows = LinearRows.of(*shard(0, n, d), FACTOR)
         request = Request(pack_naturals(np.zeros(d), np.eye(d)))
         flat, _ = accepted_sites(Shard(rows), request)
-        arguments = jax.tree.map(jnp.asarray, (*shard_arguments(rows, request), flat.own, flat.sites, 0))
-        times, key = [], jax.random.key(0)
+        arguments = jax.tree.map(jnp.asarray, (*shard_arguments(rows, request), flat))
+        times = []
         for _ in range(repeats):
             began = time.perf_counter()
-            jax.block_until_ready(sweep_shard(*arguments, key))
+            jax.block_until_ready(sweep_rows(*arguments))
             times.append(time.perf_counter() - began)
         each = min(times) / n
         found.append(each)

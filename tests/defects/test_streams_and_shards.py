@@ -109,9 +109,8 @@ os._exit(0)
 """
 
 
-@known(29, "a fit whose workers are all gone waits for ever, whatever max_seconds")
 def test_a_fit_whose_workers_are_all_gone_ends_within_its_time():
-    found = printed(SHARDS.format("heard = lambda fit: local.scale(0)"), 16)
+    found = printed(SHARDS.format("heard = lambda fit: local.scale(0)"), 60)
     assert found.startswith(("status: ", "refused: ")), found
 
 
@@ -133,7 +132,6 @@ threading.Thread(target=close, daemon=True).start()
     assert found.startswith("status: ") or (found.startswith("refused: ") and "cheduler" in found), found
 
 
-@known(29, "rows whose squares are infinite are taken")
 def test_rows_of_shards_that_cannot_be_squared_are_refused(client):
     with refused("1e+200", "finite"):
         distributed.fit([(1e200 * X[:20], Y[:20])], client=client, max_rounds=2)
@@ -176,7 +174,6 @@ def interrupted(path, at, **changes):
     return rows, labels
 
 
-@known(32, "one NaN in a file of sites is taken for a property of the rows")
 def test_a_damaged_file_of_sites_is_refused_by_its_name(tmp_path):
     path = tmp_path / "run.npz"
     rows = interrupted(path, 8)
@@ -188,7 +185,6 @@ def test_a_damaged_file_of_sites_is_refused_by_its_name(tmp_path):
         streamed(rows, resume=path, method=cv.EP(max_sweeps=3))
 
 
-@known(32, "numbers of the size of time stamps hide that rows have changed")
 def test_rows_that_changed_between_passes_are_seen_beside_a_column_of_time_stamps():
     rows, passes = np.column_stack([X, np.full(200, 1.7e9)]), []
 
@@ -200,7 +196,6 @@ def test_rows_that_changed_between_passes_are_seen_beside_a_column_of_time_stamp
         streamed(batches, method=cv.EP(max_sweeps=2), features=lambda table: table)
 
 
-@known(32, "a source that has become shorter than the place to go on from ends as if all had been read")
 def test_a_single_pass_does_not_go_on_behind_the_end_of_its_rows(tmp_path):
     path = tmp_path / "run.npz"
     rows, labels = interrupted(path, 4, method=cv.ADF())
@@ -208,7 +203,6 @@ def test_a_single_pass_does_not_go_on_behind_the_end_of_its_rows(tmp_path):
         streamed((rows[:6000], labels[:6000]), resume=path, method=cv.ADF())
 
 
-@known(32, "the mask of a masked array is ignored")
 def test_masked_rows_of_a_stream_are_refused():
     rows = np.ma.array(X, mask=np.zeros(X.shape, bool))
     rows[5, 1] = np.ma.masked
@@ -216,7 +210,6 @@ def test_masked_rows_of_a_stream_are_refused():
         machine().fit_stream((rows, LABELS), ["no", "yes"])
 
 
-@known(32, "odd values in the header of a checkpoint are raw errors")
 @pytest.mark.parametrize(
     "odd",
     [{"sweep": None}, {"sweep": "1"}, {"position": 1.5}, {"extra": 1}, {"rows": "x"}, {"resumed": 3}],
@@ -248,7 +241,6 @@ def imaginary(shard, mean, covariance, key):
     return mean + 0.5j, 0.5 * covariance + 0.2j
 
 
-@known(33, "one triangle of a covariance is taken for all of it")
 def test_a_prior_covariance_that_is_not_symmetric_is_refused(client):
     with refused("prior covariance"):
         distributed.partitioned(
@@ -256,7 +248,6 @@ def test_a_prior_covariance_that_is_not_symmetric_is_refused(client):
         )
 
 
-@known(33, "imaginary parts of what a partition finds are dropped")
 def test_complex_moments_of_a_partition_are_refused(client):
     with refused("tilted", "complex", "real"):
         distributed.partitioned((np.zeros(2), np.eye(2)), [0], tilted=imaginary, client=client, max_rounds=1)

@@ -167,8 +167,8 @@ def with_value(k: int, row: int, column: int, value: float):
 @pytest.mark.parametrize(
     ("shards", "said"),
     [
-        (with_value(1, 4, 2, np.nan), r"Shard 1, row 4: column 2 must be finite; found nan"),
-        (with_value(0, 7, 0, np.inf), r"Shard 0, row 7: column 0 must be finite; found inf"),
+        (with_value(1, 4, 2, np.nan), r"Shard 1, row 4: column 2 must hold finite numbers between ±1e\+100; found nan"),
+        (with_value(0, 7, 0, np.inf), r"Shard 0, row 7: column 0 must hold finite numbers between ±1e\+100; found inf"),
         (with_value(1, 9, -1, np.nan), r"Shard 1, row 9: the observation must be finite"),
         (with_value(1, 11, -1, 3.0), r"Shard 1, row 11: .*labels −1 or \+1; found 3"),
         ([SHARDS[0], (X[25:, :2], Y[25:])], r"Shard 1 has 2 columns, shard 0 has 3"),

@@ -1,23 +1,32 @@
-"""The contributions of all shards to q(w), as the client keeps them: this is the truth of a run.
+"""The contributions of all shards to q, as the client keeps them: this is the truth of a run.
 
     global = prior + Σₖ contributionₖ,        cavityₖ = global − contributionₖ
 
 A response replaces the contribution of its shard, it is never added: however often a shard is asked, and whatever
-became of the worker that held it, nothing is counted twice and nothing is lost.
+became of the worker that held it, nothing is counted twice and nothing is lost. Rows and partitions contribute to a
+Gaussian, parts of a graph to the variables they share.
 """
 
 import dataclasses
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
+from cavity.discrete import DiscreteGraph
+from cavity.distributed.graph.cutting import Cut
 from cavity.distributed.naturals import is_proper
 from cavity.distributed.protocol import Response
+from cavity.families.categorical import Categorical
 from cavity.inference.stepping import MAX_HALVINGS
 
 
 @dataclasses.dataclass
 class Contributions:
-    """prior: packed natural parameters of the weights. values: one row per shard. shortened: rounds of halved steps."""
+    """To the natural parameters of a Gaussian.
+
+    prior: packed natural parameters of the weights. values: one row per shard. shortened: rounds of halved steps.
+    """
 
     prior: np.ndarray
     values: np.ndarray
@@ -33,6 +42,10 @@ class Contributions:
     def total(self) -> np.ndarray:
         """The global natural parameters: made anew every time, so that no rounding piles up."""
         return self.prior + self.values.sum(axis=0)
+
+    def fields(self) -> dict[str, Any]:
+        """As a `GaussianResult` has them."""
+        return {"prior": self.prior, "contributions": self.values.copy(), "shortened": self.shortened}
 
     def cavity(self, number: int) -> np.ndarray:
         """Everything but the contribution of shard `number`."""
@@ -77,3 +90,55 @@ class Contributions:
             step /= 2
         self.shortened += 1
         return {number: 0.0 for number in responses}
+
+
+class BorderMessages:
+    """The messages of all parts to the variables they share, on the client.
+
+    own: weights of the shared variables themselves. index: which numbers of the vector of all shared variables a part
+    sees. values: the messages of every part.
+    """
+
+    def __init__(self, graph: DiscreteGraph, cut: Cut) -> None:
+        starts = np.concatenate([[0], np.cumsum(graph.cardinalities)])
+        weights = [graph.flat_unary()[starts[v] : starts[v + 1]] for v in cut.shared]
+        zeros = [own == -np.inf for own in weights]
+        pairs = [(np.where(zero, 0.0, own), zero.astype(float)) for own, zero in zip(weights, zeros, strict=True)]
+        self.own = np.concatenate([np.zeros(0), *(part for pair in pairs for part in pair)])
+        self.families = [Categorical(int(graph.cardinalities[v])) for v in cut.shared]
+        ends = np.cumsum([family.size for family in self.families])
+        places = {
+            int(v): np.arange(end - family.size, end)
+            for v, end, family in zip(cut.shared, ends, self.families, strict=True)
+        }
+        nothing = np.zeros(0, np.int64)
+        seen = [[places[int(v)] for v in plan.variables[plan.shared]] for plan in cut.plans]
+        self.index = [np.concatenate([nothing, *places]) for places in seen]
+        self.values = [np.zeros(len(each)) for each in self.index]
+
+    @property
+    def total(self) -> np.ndarray:
+        """Natural parameters of the shared variables."""
+        found = self.own.copy()
+        for index, messages in zip(self.index, self.values, strict=True):
+            found[index] += messages
+        return found
+
+    def cavity(self, number: int) -> np.ndarray:
+        """The messages of all others to the variables part `number` sees."""
+        return self.total[self.index[number]] - self.values[number]
+
+    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
+        """Take the messages of parts, whole: damping is done inside the parts."""
+        for number, response in responses.items():
+            self.values[number] = response.contribution
+        return dict.fromkeys(responses, 1.0)
+
+    def log_partition(self) -> float:
+        """Σ log Z of the shared variables."""
+        ends = np.cumsum([family.size for family in self.families])[:-1]
+        parts = zip(self.families, np.split(self.total, ends), strict=True) if self.families else ()
+        return sum(float(family.log_partition(jnp.asarray(eta))) for family, eta in parts)
+
+
+GlobalState = Contributions | BorderMessages

@@ -50,6 +50,11 @@ def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
     return lower if np.isfinite(lower).all() else None
 
 
+def is_covariance(matrix: np.ndarray) -> bool:
+    """Whether a matrix is symmetric, up to rounding, and positive definite."""
+    return np.allclose(matrix, matrix.T, rtol=1e-6) and cholesky_or_none(matrix) is not None
+
+
 def is_proper(vector: np.ndarray) -> bool:
     """Whether the Gaussian can be normalised."""
     return bool(np.isfinite(vector).all()) and cholesky_or_none(unpack_naturals(vector)[1]) is not None

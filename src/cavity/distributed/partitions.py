@@ -25,8 +25,8 @@ from cavity._core.precision import float64
 from cavity.distributed.clients import client_or_local
 from cavity.distributed.contributions import Contributions
 from cavity.distributed.naturals import (
-    cholesky_or_none,
     from_moments,
+    is_covariance,
     pack_naturals,
     packed_dimension,
     to_moments,
@@ -94,20 +94,28 @@ def check_moments(found: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
     """(mean, covariance) as handed over."""
     if len(found) != 2:
         raise ValueError(f"tilted must return draws or a pair (mean, covariance); found {len(found)} things.")
-    mean, covariance = (np.asarray(part, float) for part in found)
-    if mean.shape != (d,) or covariance.shape != (d, d) or cholesky_or_none(covariance) is None:
+    mean, covariance = (real_numbers(part) for part in found)
+    if mean.shape != (d,) or covariance.shape != (d, d) or not is_covariance(covariance):
         raise ValueError(
-            f"tilted must return a mean of shape ({d},) and a positive definite covariance of shape ({d}, {d}); "
-            f"found shapes {mean.shape} and {covariance.shape}."
+            f"tilted must return a mean of shape ({d},) and a symmetric, positive definite covariance of shape "
+            f"({d}, {d}); found shapes {mean.shape} and {covariance.shape}."
         )
     return mean, covariance
+
+
+def real_numbers(found: Any) -> np.ndarray:
+    """An array of the user's, which must not be complex or text."""
+    array = np.asarray(found)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"tilted must return real numbers; found dtype {array.dtype}.")
+    return array.astype(float)
 
 
 def naturals_from_draws(found: Any, d: int) -> tuple[np.ndarray, float]:
     """Packed natural parameters from draws, the precision unbiased for draws of a Gaussian; and the larger of the
     standard errors, that of a log variance: √(2/(S − 1)).
     """
-    draws = np.asarray(found, float)
+    draws = real_numbers(found)
     if draws.ndim != 2 or draws.shape[1] != d or not np.isfinite(draws).all():
         raise ValueError(f"tilted must return finite draws of shape (S, {d}); found shape {draws.shape}.")
     count = len(draws)
@@ -164,7 +172,7 @@ def partitioned(
     vector = pack_prior(prior)
     keys = [np.asarray(jax.random.key_data(own)) for own in jax.random.split(key_or_fixed(key), len(shards))]
     loaders = [loader_of(load_partition, [shard], tilted, own) for shard, own in zip(shards, keys, strict=True)]
-    with client_or_local(client) as own, WorkerPool(own, loaders) as pool:
+    with client_or_local(client) as own, WorkerPool(own, loaders, options.deadline) as pool:
         pool.load()
         return PartitionRounds(pool, options, callback, vector).run()
 
@@ -190,18 +198,8 @@ class PartitionRounds(Rounds):
             self.noises[number] = response.noise
 
     def result(self, status: Status) -> Partitioned:
-        state = self.contributions
-        return Partitioned(
-            prior=state.prior,
-            contributions=state.values.copy(),
-            status=status,
-            log_evidence=None,
-            mismatch=self.mismatch,
-            noise=float(self.noises.max()),
-            residuals=np.array(self.residuals),
-            shortened=state.shortened,
-            seconds=self.options.seconds,
-        )
+        noise = float(self.noises.max())
+        return Partitioned(noise=noise, log_evidence=None, **self.contributions.fields(), **self.account(status))
 
 
 def pack_prior(prior: Any) -> np.ndarray:
@@ -209,8 +207,8 @@ def pack_prior(prior: Any) -> np.ndarray:
     if not (isinstance(prior, tuple | list) and len(prior) == 2):
         raise TypeError(f"prior must be a pair (mean, covariance); found {type(prior).__name__}.")
     mean, covariance = checks.array("prior mean", prior[0], (1,)), checks.array("prior covariance", prior[1], (2,))
-    if covariance.shape != (mean.size, mean.size) or cholesky_or_none(covariance) is None:
-        raise ValueError(f"prior covariance must be a positive definite ({mean.size}, {mean.size}) matrix.")
+    if covariance.shape != (mean.size, mean.size) or not is_covariance(covariance):
+        raise ValueError(f"prior covariance must be a symmetric positive definite ({mean.size}, {mean.size}) matrix.")
     return from_moments(mean, covariance)
 
 

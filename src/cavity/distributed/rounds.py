@@ -8,13 +8,14 @@ EP on all data in one place.
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cavity._core import checks
+from cavity.distributed.contributions import GlobalState
 from cavity.distributed.protocol import Measurement, Request, Response
-from cavity.distributed.worker_pool import WorkerPool
+from cavity.distributed.worker_pool import NoWorkersError, WorkerPool
 from cavity.inference.status import Status
 
 #: a mismatch that has grown by this factor over the smallest so far calls for shorter steps
@@ -23,18 +24,6 @@ GROWTH = 4.0
 SHORTEST = 1 / 16
 #: rounds without growth after which steps are doubled again
 CALM = 8
-
-
-class GlobalState(Protocol):
-    """The contributions of all shards, on the client: `Contributions`, or the messages between parts of a graph."""
-
-    def cavity(self, number: int) -> np.ndarray:
-        """Everything but the contribution of shard `number`."""
-        ...
-
-    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
-        """Put proposed contributions in place of the old ones; the share of the step taken, by shard."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +54,11 @@ class RoundOptions:
         """Since the beginning of the run."""
         return time.perf_counter() - self.began
 
+    @property
+    def deadline(self) -> float | None:
+        """When the time is over, on the clock of `time.perf_counter`."""
+        return None if self.max_seconds is None else self.began + self.max_seconds
+
 
 @dataclasses.dataclass
 class Accepted:
@@ -90,15 +84,25 @@ class Rounds:
     measure: Callable[[Any, Request], Measurement]
 
     def __init__(
-        self, pool: WorkerPool, state: GlobalState, options: RoundOptions, callback: Callable[[Any], Any] | None
+        self,
+        pool: WorkerPool,
+        state: GlobalState,
+        options: RoundOptions,
+        callback: Callable[[Any], Any] | None,
     ) -> None:
         self.pool, self.state, self.options, self.callback = pool, state, options, callback
         self.accepted = [Accepted() for _ in pool.loaders]
         self.residuals: list[float] = []
+        self.earlier: tuple[float, ...] = ()  # of a run that this one goes on from
 
     def result(self, status: Status) -> Any:
         """The state as a user sees it."""
         raise NotImplementedError
+
+    def account(self, status: Status) -> dict[str, Any]:
+        """The fields that every `RoundsResult` has, but for the log evidence."""
+        residuals, seconds = np.array([*self.earlier, *self.residuals]), self.options.seconds
+        return {"status": status, "mismatch": self.mismatch, "residuals": residuals, "seconds": seconds}
 
     def is_settled(self) -> bool:
         """Whether the state reached is a fixed point, now that every shard was within `tol` when last asked."""
@@ -114,6 +118,10 @@ class Rounds:
             status = self.finish(self.make_rounds())
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        except NoWorkersError:
+            if not self.residuals:
+                raise
+            status = Status.TIME_BUDGET
         return self.result(status)
 
     def make_rounds(self) -> Status:
@@ -180,8 +188,8 @@ class Rounds:
         self.report()
         if len(self.residuals) >= self.options.max_rounds:
             return Status.MAX_SWEEPS
-        limit = self.options.max_seconds
-        return Status.TIME_BUDGET if limit is not None and self.options.seconds >= limit else None
+        deadline = self.options.deadline
+        return Status.TIME_BUDGET if deadline is not None and time.perf_counter() >= deadline else None
 
     def report(self) -> None:
         """Call the callback."""

@@ -75,18 +75,23 @@ class PendingCall(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+class NoWorkersError(RuntimeError):
+    """No worker is alive, and the time a run may take is over."""
+
+
 class WorkerPool:
     """The workers of a client with the shards they hold.
 
     Args:
         client: whose workers.
         loaders: for every shard a function from a key to the Dask task of this name that loads and checks it.
+        deadline: on the clock of `time.perf_counter`; where no worker is alive then, none is waited for.
     """
 
-    def __init__(self, client: Client, loaders: Sequence[Loader]) -> None:
+    def __init__(self, client: Client, loaders: Sequence[Loader], deadline: float | None = None) -> None:
         # Dask's methods may also be awaited and are typed for both.
         self.client: Any = client
-        self.loaders = loaders
+        self.loaders, self.deadline = loaders, deadline
         self.run = uuid.uuid4().hex
         self.keys = 0
         self.shards: list[Any] = []
@@ -144,6 +149,8 @@ class WorkerPool:
     def ask(self, number: int, function: Callable[..., Any], *arguments: Any) -> None:
         """Have `function(shard, *arguments)` worked out where the shard lies, after moving it if it has to."""
         while self.wanted[number] is None:
+            if self.deadline is not None and time.perf_counter() >= self.deadline:
+                raise NoWorkersError("no worker is alive, and max_seconds is over.")
             time.sleep(CHECK_EVERY)
             self.check_workers()
         worker = self.wanted[number]

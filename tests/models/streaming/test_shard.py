@@ -12,6 +12,7 @@ from cavity.factors import Step
 from cavity.models.latent_gaussian.assembly import LinearRows
 from cavity.models.streaming.shard import (
     NaturalSums,
+    ShardSites,
     constant_log_likelihood,
     measure_shard,
     own_sums,
@@ -32,19 +33,18 @@ def _double():
 
 
 def shard(schedule, copies=COPIES):
-    """(problem, method, rest, flat sites) of the first rows under a standard Gaussian."""
+    """(problem, method, rest) of the first rows under a standard Gaussian."""
     rows = LinearRows.of(ROWS[: len(copies)], LABELS[: len(copies)], Step(EPSILON), copies)
     method = dataclasses.replace(cavity.EP(tol=1e-12).as_compiled(), schedule=schedule)
-    return shard_problem(rows), method, NaturalSums.padded(np.zeros(3), np.eye(3)), np.zeros((len(rows.X), 3))
+    return shard_problem(rows), method, NaturalSums.padded(np.zeros(3), np.eye(3))
 
 
 def swept(schedule, times, **changes):
-    problem, method, rest, sites = shard(schedule, **changes)
-    own = NaturalSums.zero(WIDTH)
+    problem, method, rest = shard(schedule, **changes)
+    now = ShardSites.flat(problem)
     for number in range(times):
-        found = sweep_shard(problem, method, rest, own, sites, np.asarray(number), KEY)
-        own, sites = found.own, found.sites
-    return problem, method, rest, found
+        now = sweep_shard(problem, method, rest, now, np.asarray(number), KEY).new
+    return problem, method, rest, now
 
 
 @pytest.mark.parametrize("schedule", [cavity.InOrder(), cavity.Parallel()])
@@ -77,13 +77,14 @@ def test_what_the_rest_knows_already_is_not_counted_twice():
     """A shard moved to a rest that holds other rows: both together are EP of all of them."""
     problem, method, rest, first = swept(cavity.InOrder(), 60, copies=np.ones(60))
     second = LinearRows.of(ROWS[60:90], LABELS[60:90], Step(EPSILON))
-    parts = [[problem, first.own, first.sites], [shard_problem(second), NaturalSums.zero(WIDTH), np.zeros((32, 3))]]
+    problems = [problem, shard_problem(second)]
+    parts = [first, ShardSites.flat(problems[1])]
     for _ in range(60):
-        for own, other in (parts, parts[::-1]):
-            found = sweep_shard(own[0], method, rest.plus(other[1]), own[1], own[2], np.asarray(0), KEY)
-            own[1:] = found.own, found.sites
+        for k in range(2):
+            others = rest.plus(parts[1 - k].own)
+            parts[k] = sweep_shard(problems[k], method, others, parts[k], np.asarray(0), KEY).new
     expected = reference(ROWS[:90], LABELS[:90])
-    q = rest.plus(parts[0][1]).plus(parts[1][1]).q()
+    q = rest.plus(parts[0].own).plus(parts[1].own).q()
     np.testing.assert_allclose(q.mean[:3], expected.mean, atol=1e-10)
     np.testing.assert_allclose(q.covariance[:3, :3], expected.covariance, atol=1e-10)
 

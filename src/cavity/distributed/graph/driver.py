@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from distributed import Client
 
@@ -12,13 +11,13 @@ from cavity._core.precision import float64
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.evidence import check_possible
 from cavity.distributed.clients import client_or_local
+from cavity.distributed.contributions import BorderMessages
 from cavity.distributed.graph.cutting import Cut, cut_graph
 from cavity.distributed.graph.worker import load_part, measure_part, visit_part
-from cavity.distributed.protocol import Measurement, Response
+from cavity.distributed.protocol import Measurement
 from cavity.distributed.results import RoundsResult
 from cavity.distributed.rounds import RoundOptions, Rounds
 from cavity.distributed.worker_pool import WorkerPool, loader_of
-from cavity.families.categorical import Categorical
 from cavity.inference.status import Status
 
 
@@ -81,59 +80,10 @@ def infer_in_parts(
     check_possible(graph)
     cut = cut_graph(graph, parts)
     loaders = [loader_of(load_part, [plan], damping) for plan in cut.plans]
-    with client_or_local(client) as own, WorkerPool(own, loaders) as pool:
+    with client_or_local(client) as own, WorkerPool(own, loaders, options.deadline) as pool:
         pool.load()
         rounds = GraphRounds(pool, dataclasses.replace(options, damping=1.0), callback, graph, cut)
         return rounds.result(rounds.finish(rounds.make_rounds()))
-
-
-class BorderMessages:
-    """The messages of all parts to the variables they share, on the client.
-
-    own: weights of the shared variables themselves. index: which numbers of the vector of all shared variables a part
-    sees. values: the messages of every part.
-    """
-
-    def __init__(self, graph: DiscreteGraph, cut: Cut) -> None:
-        starts = np.concatenate([[0], np.cumsum(graph.cardinalities)])
-        weights = [graph.flat_unary()[starts[v] : starts[v + 1]] for v in cut.shared]
-        zeros = [own == -np.inf for own in weights]
-        pairs = [(np.where(zero, 0.0, own), zero.astype(float)) for own, zero in zip(weights, zeros, strict=True)]
-        self.own = np.concatenate([np.zeros(0), *(part for pair in pairs for part in pair)])
-        self.families = [Categorical(int(graph.cardinalities[v])) for v in cut.shared]
-        ends = np.cumsum([family.size for family in self.families])
-        places = {
-            int(v): np.arange(end - family.size, end)
-            for v, end, family in zip(cut.shared, ends, self.families, strict=True)
-        }
-        nothing = np.zeros(0, np.int64)
-        seen = [[places[int(v)] for v in plan.variables[plan.shared]] for plan in cut.plans]
-        self.index = [np.concatenate([nothing, *places]) for places in seen]
-        self.values = [np.zeros(len(each)) for each in self.index]
-
-    @property
-    def total(self) -> np.ndarray:
-        """Natural parameters of the shared variables."""
-        found = self.own.copy()
-        for index, messages in zip(self.index, self.values, strict=True):
-            found[index] += messages
-        return found
-
-    def cavity(self, number: int) -> np.ndarray:
-        """The messages of all others to the variables part `number` sees."""
-        return self.total[self.index[number]] - self.values[number]
-
-    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
-        """Take the messages of parts, whole: damping is done inside the parts."""
-        for number, response in responses.items():
-            self.values[number] = response.contribution
-        return dict.fromkeys(responses, 1.0)
-
-    def log_partition(self) -> float:
-        """Σ log Z of the shared variables."""
-        ends = np.cumsum([family.size for family in self.families])[:-1]
-        parts = zip(self.families, np.split(self.total, ends), strict=True) if self.families else ()
-        return sum(float(family.log_partition(jnp.asarray(eta))) for family, eta in parts)
 
 
 class GraphRounds(Rounds):
@@ -177,12 +127,7 @@ class GraphRounds(Rounds):
             for variable, own in zip(plan.variables.tolist(), self.measured[number].marginals, strict=True):
                 marginals[variable] = own
         parts = sum(own.log_evidence for own in self.measured.values())
+        log_evidence = self.cut.log_constant + parts + self.messages.log_partition()
         return GraphFit(
-            marginals=marginals,
-            log_evidence=self.cut.log_constant + parts + self.messages.log_partition(),
-            status=status,
-            mismatch=self.mismatch,
-            residuals=np.array(self.residuals),
-            shared=len(self.cut.shared),
-            seconds=self.options.seconds,
+            marginals=marginals, log_evidence=log_evidence, shared=len(self.cut.shared), **self.account(status)
         )

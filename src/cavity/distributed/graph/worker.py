@@ -62,9 +62,7 @@ def multiply_messages(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[j
 
 
 @jax.jit
-def measure_sites(
-    problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...]
-) -> tuple[stepping.Report, Any, Any]:
+def report_part(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...]) -> tuple[stepping.Report, Any, Any]:
     """The report of all sites; log normalisers and marginals of all variables, one array per family."""
     state, families = stepping.init(problem, method, sites), problem.posterior.families  # type: ignore[attr-defined]
     pairs = list(zip(families, state.q.etas, strict=True))
@@ -107,7 +105,7 @@ def measure_part(part: Part, request: Request) -> Measurement:
     if part.sites is None or part.token != request.token:
         return Measurement(np.inf, np.nan, np.zeros(0))
     method = EP(tol=request.tol).as_compiled()
-    report, partitions, moments = to_numpy(measure_sites(part.with_messages(request.cavity), method, part.sites))
+    report, partitions, moments = to_numpy(report_part(part.with_messages(request.cavity), method, part.sites))
     stored = stored_by_cardinality(part.plan.cardinalities)
     places = list(zip(stored.family.tolist(), stored.row.tolist(), strict=True))
     mine = sum(float(partitions[f][r]) for (f, r), own in zip(places, part.plan.owned, strict=True) if own)

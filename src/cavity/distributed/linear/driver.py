@@ -13,6 +13,7 @@ from cavity.distributed.linear.loading import shard_loaders
 from cavity.distributed.linear.result import Fit
 from cavity.distributed.linear.worker import measure_rows, shape_of, visit_rows
 from cavity.distributed.naturals import pack_naturals, to_moments
+from cavity.distributed.protocol import Response
 from cavity.distributed.rounds import Accepted, RoundOptions, Rounds
 from cavity.distributed.worker_pool import WorkerPool
 from cavity.factors import Probit
@@ -79,7 +80,7 @@ def fit(
         converged
     """
     options = RoundOptions(asynchronous, damping, tol, max_rounds, max_seconds)
-    with client_or_local(client) as own, WorkerPool(own, shard_loaders(X, y, factor, own)) as pool:
+    with client_or_local(client) as own, WorkerPool(own, shard_loaders(X, y, factor, own), options.deadline) as pool:
         pool.load()
         rounds = RowRounds(pool, options, callback, factor, prior_variance)
         if resume is not None:
@@ -108,7 +109,6 @@ class RowRounds(Rounds):
         self.factor, self.prior_variance = factor, np.atleast_1d(np.asarray(prior_variance, float))
         self.log_evidence: float | None = None
         self.balance = float("nan")
-        self.earlier: tuple[float, ...] = ()
 
     def resume(self, fit: Fit) -> None:
         """Contributions of an earlier fit. Their sites are gone: every shard finds its own again."""
@@ -122,6 +122,10 @@ class RowRounds(Rounds):
         state.negative += 1  # as long as nobody knows, properness is looked at
         self.accepted = [Accepted("gone") for _ in self.rows]
         self.earlier = tuple(fit.residuals)
+
+    def take(self, responses: dict[int, Response]) -> None:
+        super().take(responses)
+        self.log_evidence = None  # that of another state
 
     def is_settled(self) -> bool:
         return self.measured_status() is None and self.agrees
@@ -150,20 +154,14 @@ class RowRounds(Rounds):
         return Status.SITES_SKIPPED if any(own.improper for own in found) else None
 
     def result(self, status: Status) -> Fit:
-        state, is_measured = self.contributions, status not in (Status.RUNNING, Status.INTERRUPTED)
         return Fit(
-            prior=state.prior,
-            contributions=state.values.copy(),
             factor=self.factor,
             prior_variance=self.prior_variance,
             rows=self.rows,
-            status=status,
-            log_evidence=self.log_evidence if is_measured else None,
-            mismatch=self.mismatch,
-            residuals=np.array([*self.earlier, *self.residuals]),
-            shortened=state.shortened,
+            log_evidence=self.log_evidence,
             balance=self.balance,
-            seconds=self.options.seconds,
+            **self.contributions.fields(),
+            **self.account(status),
         )
 
 

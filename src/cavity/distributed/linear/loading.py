@@ -1,5 +1,6 @@
 """From what a user has (arrays, dataframes, delayed objects, loaders) to shards: rows and observations in pieces."""
 
+import bisect
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from dask.delayed import Delayed
 from distributed import Future
 
+from cavity._core.checks import LARGEST
 from cavity.distributed.linear.worker import Shard
 from cavity.distributed.worker_pool import Loader, loader_of
 from cavity.factors.base import Factor
@@ -83,9 +85,10 @@ def load_shard(pieces: Sequence[Any], number: int, factor: Factor) -> Shard:
     X, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
     if not len(X):
         raise ValueError(f"Shard {number} is empty: it has no rows.")
-    if (bad := ~np.isfinite(X)).any():
+    if (bad := ~(np.abs(X) <= LARGEST)).any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(f"Shard {number}, row {row}: column {column} must be finite; found {X[row, column]}.")
+        found = f"column {column} must hold finite numbers between ±{LARGEST:g}; found {X[row, column]}"
+        raise ValueError(f"Shard {number}, row {row}: {found}.")
     if (bad := ~np.isfinite(y)).any():
         row = int(bad.argmax())
         raise ValueError(f"Shard {number}, row {row}: the observation must be finite; found {y[row]}.")
@@ -110,17 +113,14 @@ def check_piece(piece: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 def check_observations(y: np.ndarray, number: int, factor: Factor) -> None:
     """Refuse observations the likelihood is not defined for, naming the first row of them."""
-    try:
-        factor.check(y)
-        return
-    except ValueError as error:
-        sentence = error
-    low, high = 0, len(y)  # y[:low] is fine, y[:high] is not
-    while high - low > 1:
-        middle = (low + high) // 2
+
+    def refusal(rows: int) -> str | None:
         try:
-            factor.check(y[:middle])
-            low = middle
+            factor.check(y[:rows])
         except ValueError as error:
-            high, sentence = middle, error
-    raise ValueError(f"Shard {number}, row {high - 1}: {sentence}")
+            return str(error)
+        return None
+
+    if refusal(len(y)) is not None:
+        rows = 1 + bisect.bisect_left(range(1, len(y)), True, key=lambda rows: refusal(rows) is not None)
+        raise ValueError(f"Shard {number}, row {rows - 1}: {refusal(rows)}")

@@ -9,9 +9,10 @@ so a client that takes a share s of a step moves the contribution as the worker,
 
 import dataclasses
 import uuid
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
@@ -24,6 +25,7 @@ from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.assembly import LinearRows, weight_schedule
 from cavity.models.streaming.shard import (
     NaturalSums,
+    ShardSites,
     constant_log_likelihood,
     measure_shard,
     shard_problem,
@@ -34,13 +36,6 @@ from cavity.models.streaming.shard import (
 SETTLED = 0.1
 #: sweeps of one visit at most, and of one that must find lost sites again
 MAX_SWEEPS, MAX_SWEEPS_ANEW = 30, 200
-
-
-class ShardSites(NamedTuple):
-    """Sites (ν, τ, log s) of a shard, one row each, and their sums."""
-
-    sites: Any
-    own: NaturalSums
 
 
 class LastVisit(NamedTuple):
@@ -75,8 +70,7 @@ def accepted_sites(shard: Shard, request: Request) -> tuple[ShardSites, bool]:
         if step == 1.0:
             return last.proposed, True
         return jax.tree.map(lambda old, new: old + step * (new - old), last.base, last.proposed), True
-    n, width = shard.rows.X.shape
-    return ShardSites(np.zeros((n, 3)), NaturalSums.zero(width)), request.token is None
+    return ShardSites.flat(shard_problem(shard.rows)), request.token is None
 
 
 def shard_arguments(rows: LinearRows, request: Request) -> tuple[Problem, UpdateRule, NaturalSums]:
@@ -90,6 +84,16 @@ def contribution_of(own: NaturalSums, d: int) -> np.ndarray:
     return pack_naturals(np.asarray(own.shift)[:d], np.asarray(own.precision)[:d, :d])
 
 
+@jax.jit
+def sweep_rows(
+    problem: Problem, method: UpdateRule, rest: NaturalSums, now: ShardSites
+) -> tuple[ShardSites, jax.Array]:
+    """The sites after a sweep, and the mismatch met; log s stay as they are, for only a measurement here needs them."""
+    found = sweep_shard(problem, method, rest, now, jnp.zeros((), int), jax.random.key(0))
+    sites = now.sites.at[:, :2].set(found.new.sites[:, :2])
+    return ShardSites(sites, found.new.own._replace(log_scale=now.own.log_scale)), jnp.max(found.mismatch)
+
+
 @float64
 @one_blas_thread()
 def visit_rows(shard: Shard, request: Request) -> Response:
@@ -100,13 +104,13 @@ def visit_rows(shard: Shard, request: Request) -> Response:
     replaced is replaced by the same.
     """
     rows, (base, linked) = shard.rows, accepted_sites(shard, request)
-    arguments, key = shard_arguments(rows, request), jax.random.key(0)
-    now, met = base, []
+    # The rows are handed over to compiled programs once, not at every sweep.
+    arguments = jax.device_put(shard_arguments(rows, request))
+    now, met = jax.tree.map(jnp.asarray, base), []
     enough, most = (max(SETTLED, request.tol), MAX_SWEEPS) if linked else (request.tol, MAX_SWEEPS_ANEW)
     while len(met) < most and (not met or met[-1] > enough):
-        found = sweep_shard(*arguments, now.own, now.sites, np.asarray(0), key)
-        now = ShardSites(found.sites, found.own)
-        met.append(float(np.max(found.mismatch)))
+        now, mismatch = sweep_rows(*arguments, now)
+        met.append(float(mismatch))
     now = jax.tree.map(np.asarray, now)
     shard.last = LastVisit(base, now, uuid.uuid4().hex)
     negative = int(np.sum(now.sites[: rows.count, 1] < 0))

@@ -21,6 +21,8 @@ from cavity.storage import StorageError
 KIND = "stream"
 #: fields of a `PassState` that a header can hold as they are
 PLAIN = ("stage", "constant", "sequential")
+#: what a run's progress is made of
+PROGRESS = {"sweep", "position", "rows", "seconds", "resumed"}
 
 
 def fingerprint(first: Chunk, size: int, factor: Factor, prior: NaturalSums, method: UpdateRule) -> dict[str, Any]:
@@ -88,7 +90,11 @@ def read(path: Path, own: dict[str, Any]) -> tuple[dict[str, Any], list[float], 
                     **plain,
                 )
             )
-        return header["progress"], arrays["checksums"].tolist(), tuple(states)
+        progress = header["progress"]
+        counts = [progress["sweep"], progress["position"], progress["rows"] or 0, *progress["resumed"]]
+        if set(progress) != PROGRESS or not all(type(count) is int and count >= 0 for count in counts):
+            raise ValueError(f"progress {progress}")
+        return progress, arrays["checksums"].tolist(), tuple(states)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, StorageError):
             raise

@@ -35,8 +35,10 @@ class Chunk(NamedTuple):
     def checksum(self) -> float:
         """A number that other rows, or these in another order, would not have."""
         n, d = self.X.shape
-        said = self.X @ np.cos(np.arange(d)) + self.weights + np.cos(1.0 + np.arange(len(self.y))) @ self.y
-        return float(np.cos(np.arange(n)) @ said)
+        # A column of large numbers, such as time stamps, must not hide the others.
+        scale = np.maximum(np.abs(self.X).max(axis=0), 1.0)
+        found = self.X @ (np.cos(np.arange(d)) / scale) + self.weights + np.cos(1.0 + np.arange(len(self.y))) @ self.y
+        return float(np.cos(np.arange(n)) @ found)
 
 
 @dataclasses.dataclass
@@ -89,14 +91,14 @@ class ChunkReader:
             waiting += len(held[-1][0])
             if waiting < self.size:
                 continue
-            joined = join_tables(held)
+            joined = stack_tables(held)
             whole = waiting // self.size * self.size
             for first in range(0, whole, self.size):
                 yield self.chunk(start + first, tuple(part[first : first + self.size] for part in joined))
             start, waiting = start + whole, waiting - whole
             held = [tuple(part[whole:] for part in joined)] if waiting else []
         if held:
-            yield self.chunk(start, join_tables(held))
+            yield self.chunk(start, stack_tables(held))
 
     def chunk(self, start: int, parts: tuple[np.ndarray, ...]) -> Chunk:
         """The chunk that begins with row `start`, of rows, observations by column and weights."""
@@ -155,6 +157,8 @@ class ChunkReader:
         """The rows of X as an array of numbers, if they are like the first ones."""
         names = getattr(piece.X, "columns", None)
         names = None if names is None or not all(isinstance(name, str) for name in names) else list(names)
+        if np.ma.is_masked(piece.X):
+            raise ValueError(f"X of {piece.name} must not be masked; fill in the values or leave the rows out.")
         X: Any = piece.X.toarray() if hasattr(piece.X, "toarray") else np.asarray(piece.X)
         if X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufO":
             raise ValueError(
@@ -184,6 +188,6 @@ def refuse_nonfinite(what: str, table: np.ndarray, piece: Piece) -> None:
     )
 
 
-def join_tables(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+def stack_tables(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     """Tables stacked, one below the other."""
     return held[0] if len(held) == 1 else tuple(np.concatenate(parts) for parts in zip(*held, strict=True))

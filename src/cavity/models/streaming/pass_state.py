@@ -19,7 +19,7 @@ from cavity.inference.status import CODES, FIXED_POINTS, Status
 from cavity.inference.stepping import Report, status_code
 from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.assembly import weight_schedule
-from cavity.models.streaming.shard import NaturalSums, measure_shard, own_sums, sweep_shard
+from cavity.models.streaming.shard import NaturalSums, ShardSites, measure_shard, own_sums, sweep_shard
 from cavity.posteriors.weight_gaussian import WeightGaussian
 
 #: a sweep that leaves more than this of the mismatch of the one before is too slow for parallel visits
@@ -74,10 +74,11 @@ def sweep_chunk(
     """The totals after a sweep over a chunk, and its new sites. number: of the sweep over all rows."""
     own = own_sums(problem, sites)
     rest = totals.total.minus(own)
-    found = sweep_shard(problem, method, rest, own, sites, number, key)
+    found = sweep_shard(problem, method, rest, ShardSites(sites, own), number, key)
     numbers = (found.counts.improper_cavity, found.counts.nonfinite, 0, found.counts.shortened)
     counts = totals.counts.plus(found.mismatch, *numbers)
-    return PassTotals(rest.plus(found.own), totals.fresh.plus(found.own), counts), found.sites
+    new = found.new
+    return PassTotals(rest.plus(new.own), totals.fresh.plus(new.own), counts), new.sites
 
 
 @jax.jit

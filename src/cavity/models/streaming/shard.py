@@ -109,40 +109,48 @@ def own_sums(problem: Problem, sites: jax.Array) -> NaturalSums:
     return NaturalSums(*natural_sums(problem.prior.rows, copies[:, None] * sites[:, :2]), copies @ sites[:, 2])
 
 
+class ShardSites(NamedTuple):
+    """Sites (ν, τ, log s) of a shard, one row each, and their sums."""
+
+    sites: Any
+    own: NaturalSums
+
+    @classmethod
+    def flat(cls, problem: Problem) -> "ShardSites":
+        """Before the first sweep."""
+        rows, width = problem.prior.rows.shape
+        return cls(np.zeros((rows, 3)), NaturalSums.zero(width))
+
+
 def shard_state(
-    problem: Problem, method: UpdateRule, rest: NaturalSums, own: NaturalSums, sites: jax.Array
+    problem: Problem, method: UpdateRule, rest: NaturalSums, given: ShardSites
 ) -> tuple[Problem, stepping.State]:
-    """The shard with the rest as its prior, and the loop's state at given sites, whose sums are known."""
+    """The shard with the rest as its prior, and the loop's state at given sites."""
+    sites, own = given
     problem = dataclasses.replace(problem, prior=WeightPrior(problem.prior.rows, rest.shift, rest.precision))
     state = stepping.init(problem, method, (sites[:, :2],))
     return problem, state._replace(q=shard_weights(rest, own.shift, own.precision), log_scales=(sites[:, 2],))
 
 
 class ShardSweep(NamedTuple):
-    """The outcome of a sweep: new sites and their sums, the mismatch met at each row, what went wrong on the way."""
+    """The outcome of a sweep: new sites, the mismatch met at each row, what went wrong on the way."""
 
-    sites: jax.Array
-    own: NaturalSums
+    new: ShardSites
     mismatch: jax.Array
     counts: stepping.Counts
 
 
 @jax.jit
 def sweep_shard(
-    problem: Problem,
-    method: UpdateRule,
-    rest: NaturalSums,
-    own: NaturalSums,
-    sites: jax.Array,
-    number: jax.Array,
-    key: jax.Array,
+    problem: Problem, method: UpdateRule, rest: NaturalSums, old: ShardSites, number: jax.Array, key: jax.Array
 ) -> ShardSweep:
     """One sweep over a shard against the rest. number: of the sweep, which orders drawn at random depend on."""
-    problem, state = shard_state(problem, method, rest, own, sites)
+    problem, state = shard_state(problem, method, rest, old)
     state, info = stepping.step(problem, method, state._replace(sweep=number), key)
     scales = state.log_scales[0]
-    sums = NaturalSums(state.q.shift, state.q.precision, problem.groups[0].copies @ scales)
-    return ShardSweep(jnp.column_stack([state.sites[0], scales]), sums, state.mismatch[0], info.counts)
+    own = NaturalSums(state.q.shift, state.q.precision, problem.groups[0].copies @ scales)
+    new = ShardSites(jnp.column_stack([state.sites[0], scales]), own)
+    return ShardSweep(new, state.mismatch[0], info.counts)
 
 
 @jax.jit
@@ -151,6 +159,6 @@ def measure_shard(
 ) -> tuple[stepping.Report, NaturalSums]:
     """The report of the sites at the q they make with the rest, and their sums; Σ log sᵢ as measured there."""
     own = own_sums(problem, sites)
-    problem, state = shard_state(problem, method, rest, own, sites)
+    problem, state = shard_state(problem, method, rest, ShardSites(sites, own))
     report = stepping.measure(problem, method, state, key)
     return report, own._replace(log_scale=problem.groups[0].copies @ report.log_scales[0])

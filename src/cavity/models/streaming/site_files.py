@@ -60,7 +60,10 @@ class SitesInFiles:
         data = file.read(8 * rows * self.models * NUMBERS)
         if len(data) < 8 * rows * self.models * NUMBERS:
             raise StorageError(f"{self.paths[sweep % 2]} is damaged: it ends before the sites of chunk {number}.")
-        return np.frombuffer(data, "<f8").reshape(shape)
+        sites = np.frombuffer(data, "<f8").reshape(shape)
+        if not np.isfinite(sites).all():
+            raise StorageError(f"{self.paths[sweep % 2]} is damaged: not all sites of chunk {number} are finite.")
+        return sites
 
     def write(self, sweep: int, number: int, sites: np.ndarray) -> None:
         file = self.files[(sweep + 1) % 2]

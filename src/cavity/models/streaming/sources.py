@@ -43,6 +43,7 @@ class Arrays:
 
     def read(self, start: int) -> Iterator[Piece]:
         """The rows from row `start` on."""
+        refuse_shorter(rows_of(self.batch[0]), start)
         return pieces(None, self.batch, start)
 
 
@@ -65,6 +66,7 @@ class Batches:
             if passed + length > start:
                 yield from pieces(number, tuple(batch), max(start - passed, 0))
             passed += length
+        refuse_shorter(passed, start)
 
 
 Source = Arrays | Batches
@@ -91,6 +93,12 @@ def source_of(batches: Any) -> Source:
         )
     once = iter(batches) is batches
     return Batches(lambda: iter(batches), again=not once)
+
+
+def refuse_shorter(rows: int, start: int) -> None:
+    """Refuse a source that ends before the row from which it is to be read."""
+    if rows < start:
+        raise ValueError(f"batches must give the same rows every time; found {rows}, once at least {start}.")
 
 
 def pieces(number: int | None, batch: tuple[Any, ...], start: int) -> Iterator[Piece]:
