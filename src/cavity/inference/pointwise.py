@@ -22,9 +22,10 @@ def require_densities(what: str, problem: Problem) -> None:
     """Refuse a problem with a factor that has no density in x."""
     for group in problem.groups:
         if not group.factor.has_density(group.data):
+            name = type(group.factor).__name__
             raise MissingDensity(
-                f"{what} needs the log density of every factor, log_density(x, data), and that of "
-                f"{type(group.factor).__name__} is missing: it was made without, or is an exact relation between variables."
+                f"{what} needs the log density of every factor, log_density(x, data), and that of {name} is missing: it "
+                "was made without, or is an exact relation between variables."
             )
 
 
