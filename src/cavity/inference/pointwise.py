@@ -24,8 +24,8 @@ def require_densities(what: str, problem: Problem) -> None:
         if not group.factor.has_density(group.data):
             name = type(group.factor).__name__
             raise MissingDensity(
-                f"{what} needs the log density of every factor, log_density(x, data), and that of {name} is missing: it "
-                "was made without, or is an exact relation between variables."
+                f"{what} needs the log density of every factor, log_density(x, data), and that of {name} is "
+                "missing: it was made without, or is an exact relation between variables."
             )
 
 
