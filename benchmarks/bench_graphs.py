@@ -111,7 +111,7 @@ def beside_pgmax(n: int) -> None:
     run()
     theirs, arrays = min((timed(run) for _ in range(5)), key=lambda own: own[0])
     beliefs = np.asarray(infer.get_marginals(bp.get_beliefs(arrays))[variables]).reshape(-1, 2)
-    gap = np.abs(beliefs - found.marginals).max()
+    gap = np.abs(beliefs - grid(n).interpret(found).marginals).max()
     print(
         f"{n} × {n}, {sweeps} sweeps, warm: cavity {1e3 * ours:.0f} ms (float64, measured, with log Z), PGMax "
         f"{1e3 * theirs:.0f} ms (float32): {theirs / ours:.2f} times PGMax's speed; marginals differ by {gap:.0e}"

@@ -34,7 +34,7 @@ def permuted(sets: np.ndarray, permutations: int, seed: int) -> np.ndarray:
     return rng.permuted(np.repeat(sets[:, None, :], permutations, axis=1), axis=2)
 
 
-def infer(problem: cavity.Problem, method: Method | None = None, **options: Any) -> cavity.Solution:
+def infer(problem: Any, method: Method | None = None, **options: Any) -> Any:
     """`cavity.infer` with plain EP, the documents' method, unless another is named.
 
     It hands back its last sweep when interrupted; here such a result must not be recorded.

@@ -56,8 +56,7 @@ def approximated(
     listen: called with the solution after every sweep.
     """
     began = time.perf_counter()
-    problem = graph.approximate(form).problem()
-    solution = cavity.infer(problem, METHODS[method], max_seconds=max_seconds, callback=listen)
+    solution = cavity.infer(graph.approximate(form), METHODS[method], max_seconds=max_seconds, callback=listen)
     status = solution.status
     if status in (Status.NONFINITE_FACTOR, Status.IMPROPER_POSTERIOR) or not np.isfinite(solution.log_evidence):
         refuse_contradiction(graph)

@@ -21,9 +21,8 @@ from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widen_g
 from cavity.diagnostics.psis import effective_sample_size, smooth
 from cavity.diagnostics.tempering import temper
 from cavity.diagnostics.weighted import stratified_log_mean, weighted_moments
-from cavity.factors.base import MissingDensity
 from cavity.inference.inference_data import from_weighted
-from cavity.inference.pointwise import log_likelihood
+from cavity.inference.pointwise import log_likelihood, require_densities
 from cavity.inference.problem import Problem
 from cavity.posteriors.base import Coordinates
 
@@ -129,18 +128,14 @@ def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None)
         raise ValueError(f"check takes one solution at a time; found a stack of shape {np.shape(solution.code)}.")
     if not isinstance(draws, int) or draws < 100:
         raise ValueError(f"draws must be a whole number of at least 100; found {draws!r}.")
+    require_densities("check", solution.problem)
     problem = jax.tree.map(jnp.asarray, solution.problem)
     key = jax.random.key(0) if key is None else key
     coordinates = problem.posterior.coordinates(problem.prior, jax.tree.map(jnp.asarray, solution.q))
-    try:
-        if coordinates is None:
-            found = from_families(problem, solution.q, draws, key)
-        else:
-            found = from_coordinates(problem, Coordinates(*map(np.asarray, coordinates)), draws, key)
-    except MissingDensity:
-        raise MissingDensity(
-            "check needs the log density of every factor, log_density(x, data), and one of them has none."
-        ) from None
+    if coordinates is None:
+        found = from_families(problem, solution.q, draws, key)
+    else:
+        found = from_coordinates(problem, Coordinates(*map(np.asarray, coordinates)), draws, key)
     found = found._replace(x=solution.by_name(found.x))
     searched = found.dimension <= SEARCHED or all(group.factor.is_log_concave() for group in solution.problem.groups)
     return judge_draws(found, float(solution.log_evidence), searched, problem.posterior.variable)

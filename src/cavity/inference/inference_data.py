@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from cavity.inference.pointwise import pointwise_log_likelihood
+from cavity.inference.pointwise import pointwise_log_likelihood, require_densities
 from cavity.inference.problem import Problem
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def named(name: str, x: Any) -> dict[str, np.ndarray]:
 
 def from_draws(problem: Problem, x: Any, shown: Any, attributes: dict[str, Any]) -> "InferenceData":
     """Draws of a problem's unknown as they are shown, with log t_i(x) of every site, called y."""
+    require_densities("to_arviz", problem)
     return arviz().from_dict(
         posterior=named(problem.posterior.variable, shown),
         log_likelihood=named("y", pointwise_log_likelihood(problem, x)),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
+from cavity.factors.base import MissingDensity
 from cavity.families.product import Product
 from cavity.inference.problem import Problem
 
@@ -15,6 +16,17 @@ from cavity.inference.problem import Problem
 CHUNK = 2_000_000
 #: sizes of stacks are rounded up to this times a power of two, so that few of them are compiled
 PIECE = 512
+
+
+def require_densities(what: str, problem: Problem) -> None:
+    """Refuse a problem with a factor that has no density in x."""
+    for group in problem.groups:
+        if not group.factor.has_density(group.data):
+            name = type(group.factor).__name__
+            raise MissingDensity(
+                f"{what} needs the log density of every factor, log_density(x, data), and that of {name} is "
+                "missing: it was made without, or is an exact relation between variables."
+            )
 
 
 def log_terms(problem: Problem, x: Any) -> tuple[jax.Array, ...]:

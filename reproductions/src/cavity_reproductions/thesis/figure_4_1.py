@@ -57,7 +57,7 @@ def compared(model: Model, by_slice: bool) -> dict:
     filtered, whole = (model.graph.filter(model.slices, clusters=kept) for kept in (None, model.slices))
     passes: list[Any] = []
     found = infer(
-        model.graph.approximate(groups=model.steps if by_slice else None).problem(),
+        model.graph.approximate(groups=model.steps if by_slice else None),
         cavity.EP(tol=1e-12, max_sweeps=1000),
         callback=lambda solution: passes.append(solution) if not passes else None,
     )

@@ -63,7 +63,7 @@ def run_unit(unit: Unit, config: Config) -> dict:
             for _ in range(unit.options["count"]):
                 graph = spins(graph_of, coupling, field, rng)
                 truth = exact_discrete(graph)
-                found = infer(graph.approximate(form, groups=groups).problem(), cavity.EP(max_sweeps=SWEEPS))
+                found = infer(graph.approximate(form, groups=groups), cavity.EP(max_sweeps=SWEEPS))
                 exact = np.array([values[1] for values in truth.marginals])
                 own["marginals"].append(np.abs(np.asarray(found.marginals)[:, 1] - exact).mean())
                 own["log_z"].append(float(found.log_evidence) - truth.log_evidence)

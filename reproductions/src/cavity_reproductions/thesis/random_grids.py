@@ -75,7 +75,7 @@ def compared(graph: DiscreteGraph) -> dict[str, Any]:
 def against(graph: DiscreteGraph, form: str, method: Any) -> dict[str, Any]:
     """One run: its errors, whether it says that it converged, and by how much beliefs disagree."""
     truth = exact_discrete(graph)
-    found = infer(graph.approximate(form).problem(), method)
+    found = infer(graph.approximate(form), method)
     marginals = np.asarray(found.marginals)
     return {
         "converged": found.converged,

@@ -71,7 +71,7 @@ def solved(graph: DiscreteGraph, form: Form) -> tuple[cavity.Solution, cavity.So
     """What EP holds after its first sweep, which is ADF, and at the end."""
     first: list[cavity.Solution] = []
     found = infer(
-        graph.approximate(form.form, groups=form.groups).problem(),
+        graph.approximate(form.form, groups=form.groups),
         cavity.EP(tol=1e-12, max_sweeps=1000),
         callback=lambda solution: first.append(solution) if not first else None,
     )
