@@ -254,9 +254,9 @@ def test_what_is_too_much_is_refused():
 
 
 def test_a_grid_of_another_shape_is_refused():
-    with pytest.raises(ValueError, match=r"one row of 3 numbers a point; found shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"one row of 3 numbers per point; found shape \(4,\)"):
         posterior_density(models.mixture_weights(np.ones((2, 3))), np.ones(4) / 3)
-    with pytest.raises(ValueError, match=r"one row of 2 numbers a point; found shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"one row of 2 numbers per point; found shape \(4,\)"):
         posterior_density(models.clutter(np.ones((2, 2))), np.ones(4))
 
 

@@ -1,1 +1,1 @@
-"""What every room stands on: float64 as a scope, checks of input, devices, threads, pytrees."""
+"""Plumbing used by every package above: float64 as a scope, checks of input, devices, threads, pytrees."""

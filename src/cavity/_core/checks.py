@@ -1,6 +1,7 @@
 """Checks of what users hand in: one sentence naming the argument and what was found, before any computing.
 
-Values that are being traced cannot be looked at; their shapes still are.
+Public entry points call these on every argument that is a number or an array, before anything is compiled. Values that
+are being traced cannot be looked at; their shapes still are.
 """
 
 from typing import Any

@@ -1,4 +1,8 @@
-"""Where arrays are made, and how much room there is for them."""
+"""The device on which arrays are made, and how much memory there is for them.
+
+Whoever allocates an array that grows with the square of the data calls `check_room` first, so that what cannot fit is
+refused in a sentence instead of ending the process.
+"""
 
 import os
 from collections.abc import Callable
@@ -16,12 +20,12 @@ def device() -> Any:
 
 
 def is_accelerator() -> bool:
-    """Whether that is something else than the processor: many small steps cost more there than a few large ones."""
+    """Whether that device is a GPU or TPU, where many small steps cost more than a few large ones."""
     return device().platform != "cpu"
 
 
 def room() -> int | None:
-    """Bytes an array may take: what the device's allocator has left, or the machine's memory; None if nobody knows."""
+    """Bytes an array may take: what the device's allocator has left, or the machine's memory; None if unknown."""
     stats = device().memory_stats()
     if stats is not None and "bytes_limit" in stats:
         return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))

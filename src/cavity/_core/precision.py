@@ -1,9 +1,10 @@
 """Double precision as a scope.
 
-Nothing in this package touches JAX's global configuration. Public entry points open float64 for the length of the
-call; what they hand back to code outside such a scope are NumPy arrays, because a float64 JAX array would silently be
-rounded to float32 by the first operation done outside. Large arrays of an accelerator stay there all the same: to bring
-them back may take longer than the run that made them.
+Nothing in this package touches JAX's global configuration. Every public function or method that computes with JAX is
+decorated with `float64`; what is only called from such functions needs no decorator. The scope is open for the length
+of the call; what is handed back to code outside such a scope are NumPy arrays, because a float64 JAX array would
+silently be rounded to float32 by the first operation done outside. Large arrays of an accelerator stay there all the
+same: to bring them back may take longer than the run that made them.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""LAPACK on one thread while our programs run.
+"""LAPACK on one thread while compiled programs run: for drivers of long runs, around the calls of their programs.
 
 Compiled programs divide their products among their own threads, and only small blocks reach LAPACK. The threads of
 OpenBLAS wait for the next call by spinning, which after each factorisation would keep a core from those products for

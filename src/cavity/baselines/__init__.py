@@ -1,4 +1,4 @@
-"""Rivals of EP on the same problems, measured against exact answers."""
+"""Other approximations of the same problems, to compare EP with: Laplace, variational Bayes, sampling, TAP, SVM."""
 
 from cavity.baselines.billiards import Play, billiard
 from cavity.baselines.cones import exact_bayes_point

@@ -145,7 +145,7 @@ def iterate(
     tolerance: float,
     max_iterations: int,
 ) -> MeanField:
-    """The iteration; `responds`: whether λ (`own`) follows the sites."""
+    """Iterate to a fixed point of α; `responds`: whether λ (`own`) is updated too, as in TAP."""
     alpha, before, ceiling, least = np.zeros(len(y)), np.inf, 1.0, LEAST * step
     trace: list[np.ndarray] = []
     for _ in range(max_iterations):

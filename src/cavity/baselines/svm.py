@@ -45,7 +45,7 @@ class SVM(NamedTuple):
     iterations: int
 
     def decide(self, cross: Any) -> np.ndarray:
-        """f of new points, up to their own length where inputs were normalised; cross: k(x, X), one row a point."""
+        """f of new points, up to their own length where inputs were normalised; cross: k(x, X), one row per point."""
         return np.asarray(cross) / self.scales @ self.alpha + self.bias
 
     @property

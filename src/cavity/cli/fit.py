@@ -124,7 +124,7 @@ def found_evidence(name: str, estimator: Any) -> Evidence:
 
 
 def as_data(sheet: Sheet, recipe: Recipe) -> Data:
-    """The rows as the file has them, the columns the model looks at."""
+    """The rows as they stand in the file, cut to the columns that the model uses."""
     places = [sheet.columns.index(name) for name in recipe.names]
     cells = [[row[place] for place in places] for row in sheet.rows]
     return Data(Path(sheet.source).name, recipe.label, recipe.names, sheet.numbers, cells)
@@ -134,13 +134,13 @@ def print_fit(found: Findings, data: Data, notes: list[str], written: list[Path]
     """Tables to the terminal, and where the files are."""
     show(summary(found), console)
     show(shown(suspect_table(found, data, FEW, with_features=False)), console)
-    say_notes(notes, console)
+    print_notes(notes, console)
     for path in written:
         console.print(Text(f"written: {path}"), soft_wrap=True)
 
 
-def say_notes(notes: list[str], console: Console) -> None:
-    """What a user should know, a line each."""
+def print_notes(notes: list[str], console: Console) -> None:
+    """Print notes, one per line."""
     for note in notes:
         console.print(Text(f"Note: {printable(note)}"), soft_wrap=True)
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cavity._core import checks
 from cavity.cli.errors import check_target, in_a_sentence, printable
-from cavity.cli.fit import say_notes, shown
+from cavity.cli.fit import print_notes, shown
 from cavity.cli.infer_result import (
     APPROXIMATIONS,
     MAXIMISERS,
@@ -171,7 +171,7 @@ def print_inference(
         )
         show(shown(table), console)
     if not answer.settled:
-        say_notes(
+        print_notes(
             ["the run did not reach a fixed point; its numbers, written ones too, are not to be relied on."], console
         )
     for path in written:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cavity._core import checks
 from cavity.cli.errors import check_target, in_a_sentence
-from cavity.cli.fit import say_notes
+from cavity.cli.fit import print_notes
 from cavity.cli.model_file import load_model
 from cavity.cli.options import Overwrite, Separator
 from cavity.cli.preprocessing import MISSING, UNSEEN
@@ -62,7 +62,7 @@ def predict_command(
         left_out = len(whole.rows) - len(sheet.rows)
         also = f", {left_out} left out for missing values" if left_out else ""
         console = Console()
-        say_notes(whole.notes(), console)
+        print_notes(whole.notes(), console)
         console.print(Text(f"{len(sheet.rows)} rows predicted{also}; written: {out}"), soft_wrap=True)
 
 

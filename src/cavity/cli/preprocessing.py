@@ -65,7 +65,7 @@ class Recipe(NamedTuple):
         return np.column_stack([encoded(sheet, column, self.missing, unseen) for column in self.columns])
 
     def header(self) -> dict[str, Any]:
-        """The recipe as JSON."""
+        """The recipe as values that JSON can hold."""
         columns = [{"kind": type(column).__name__, **column_record(column)} for column in self.columns]
         return {"label": self.label, "missing": self.missing, "columns": columns}
 
@@ -136,7 +136,7 @@ def labels(sheet: Sheet, label: str) -> np.ndarray:
 
 
 def exact_number(cell: str) -> Decimal | str:
-    """The number a cell says, with all its digits; the cell itself where it says none."""
+    """The number in a cell with all its digits, or the cell itself where it holds no number."""
     try:
         value = Decimal(cell.replace("_", "x"))  # Python would read 1_0 as 10
     except InvalidOperation:
@@ -199,7 +199,7 @@ def one_hot(sheet: Sheet, column: CategoryColumn, missing: str, unseen: str) -> 
 
 
 def known_cells(sheet: Sheet, name: str, missing: str) -> list[str | None]:
-    """The cells of a column, None where nothing is said, which is refused unless means stand in."""
+    """The cells of a column, None where one is missing, which is refused unless means are filled in."""
     cells: list[str | None] = []
     for row, cell in enumerate(sheet.column(name)):
         if is_nothing(cell) and missing != "mean":

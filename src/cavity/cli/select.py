@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cavity.cli.errors import in_a_sentence, printable
 from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate
-from cavity.cli.fit import evidence, say_notes, shown, teller
+from cavity.cli.fit import evidence, print_notes, shown, teller
 from cavity.cli.options import (
     Categorical,
     DataFile,
@@ -75,7 +75,7 @@ def select(
             for other in dict.fromkeys(likelihood or LIKELIHOODS)
         ]
         recipe, _, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
-        say_notes(notes, console)
+        print_notes(notes, console)
         rows = compared({f"{one.kernel}, {one.likelihood}": one for one in candidates}, X, y, console)
         show(evidence_table(rows, "Kernels and likelihoods"), console)
         best = best_candidate(rows, candidates)
@@ -101,7 +101,7 @@ def suggest_fit(
     standardize: bool,
     separator: str,
 ) -> str:
-    """The command that fits the best model to the file as it was read here; what is usual is not said."""
+    """The `cavity fit` command line of the best model, without options that have their default."""
     given = {
         "--label-noise": (best.label_noise, "auto"),
         "--method": (best.method, "auto"),

@@ -23,7 +23,7 @@ class Component:
     freedom: float = math.inf
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """`count` independent draws, one a row."""
+        """`count` independent draws, one per row."""
         noise = rng.standard_normal((count, self.mean.size))
         if math.isfinite(self.freedom):
             noise /= np.sqrt(rng.chisquare(self.freedom, (count, 1)) / self.freedom)
@@ -61,7 +61,7 @@ class ProposalMixture:
         return logsumexp(parts, axis=0)
 
     def draw(self, rng: np.random.Generator, count: int) -> MixtureDraws:
-        """`count` draws, of every component as many as its share says and two at least."""
+        """`count` draws, from each component in proportion to its share, and at least two."""
         counts = np.maximum(np.rint(self.shares * count).astype(int), 2)
         counts[np.argmax(counts)] += count - counts.sum()
         z = np.concatenate([own.draw(rng, size) for own, size in zip(self.components, counts, strict=True)])

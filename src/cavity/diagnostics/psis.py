@@ -99,7 +99,7 @@ def normalise_log_weights(log_weights: np.ndarray) -> np.ndarray:
 
 
 def effective_sample_size(log_weights: np.ndarray) -> float:
-    """(Σ w)² / Σ w²: as many independent draws from the target would tell the mean of something smooth as well."""
+    """(Σ w)² / Σ w², the number of independent draws from the target that would estimate a mean as precisely."""
     top = np.max(log_weights, initial=-math.inf)
     if not math.isfinite(top):
         return 0.0

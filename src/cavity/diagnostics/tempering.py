@@ -67,7 +67,7 @@ def next_step(value: np.ndarray, rest: float) -> float:
 
 
 def systematic(shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Indices of survivors, each as often as its share says up to one."""
+    """Systematic resampling: indices of survivors, each as often as its share of the weights, rounded up or down."""
     ladder = (np.arange(shares.size) + rng.random()) / shares.size
     return np.minimum(np.searchsorted(np.cumsum(shares), ladder), shares.size - 1)
 

@@ -98,7 +98,7 @@ def by_quadrature(problem: Problem, prior: GaussianPrior) -> Estimate:
 
 
 def landmarks(problem: Problem) -> np.ndarray:
-    """Finite data values that are numbers, one a site; quantiles of them when they are many."""
+    """Finite data values that are numbers, one per site; quantiles of them when they are many."""
     found = []
     for group in problem.groups:
         columns = [np.asarray(leaf, float).reshape(group.size, -1) for leaf in jax.tree.leaves(group.data)]
@@ -230,6 +230,6 @@ def posterior_density(problem: Any, grid: Any, log: bool = False) -> np.ndarray:
 
 
 def check_grid(grid: np.ndarray, size: int) -> None:
-    """One row a point."""
+    """Refuse a grid that has not one row of `size` numbers per point."""
     if grid.ndim != 2 or grid.shape[1] != size:
-        raise ValueError(f"grid must have one row of {size} numbers a point; found shape {grid.shape}.")
+        raise ValueError(f"grid must have one row of {size} numbers per point; found shape {grid.shape}.")

@@ -1,4 +1,4 @@
-"""What every baseline hands back, and how it reads a problem.
+"""The result type of all baselines, and readers of the problems they know.
 
 A reader returns None when the problem is of another kind, so that a method can try what it knows in turn and end with
 `unsupported`. Everything read is NumPy in double precision; the terms of problems that are only known by their
@@ -73,7 +73,7 @@ class GaussianPrior(NamedTuple):
         return -0.5 * (quadratic - self.log_det + self.mean.size * LOG_2PI)
 
     def shaped(self, mean: np.ndarray, covariance: np.ndarray) -> tuple[Any, Any]:
-        """Mean and covariance as the user knows θ: numbers or arrays."""
+        """Mean and covariance as numbers for a scalar θ, else as arrays."""
         return (float(mean[0]), float(covariance[0, 0])) if self.scalar else (mean, covariance)
 
 
@@ -114,7 +114,7 @@ class ClutterData(NamedTuple):
         return np.linalg.solve(precision, self.prior.precision @ self.prior.mean + share @ self.x), precision
 
     def default_start(self) -> np.ndarray:
-        """The posterior mean if nothing were clutter."""
+        """The posterior mean if no observation were clutter."""
         return self.conditional(np.ones(len(self.x)))[0]
 
 
@@ -144,7 +144,7 @@ def unsupported(method: str, problem: Problem, *supported: str) -> TypeError:
 
 
 def copies_of(group: SiteGroup) -> np.ndarray:
-    """Multiplicity of every site."""
+    """The number of equal factors that every site of a group stands for, as an array."""
     return np.ones(group.size) if group.multiplicity is None else np.asarray(group.multiplicity, float)
 
 

@@ -23,7 +23,7 @@ class Bernoulli(Factor):
     A `CategoricalDraw` between two states with weights (1 − p, p). An observed y adds (y, 1 − y) to the shapes. Else,
     with cavities (1 − π, π) of y and Beta(a, b) of p, S = a + b:
 
-        Z = (π a + (1 − π) b)/S,    y hears (b, a)/S,
+        Z = (π a + (1 − π) b)/S,    the message to y is (b, a)/S,
         E[log p] grows by b (2π − 1)/(S² Z),    E[log(1 − p)] by −a (2π − 1)/(S² Z).
 
     Raises:

@@ -25,9 +25,9 @@ class CategoricalDraw(Factor):
 
     An observed y adds 1 to the shape of its state. Else, with cavities π of y and Dirichlet(a) of w, S = Σ a:
 
-        Z = Σ π_k a_k/S,    y hears a/S,    E[log w_k] grows by (π_k/Z − 1)/S,
+        Z = Σ π_k a_k/S,    the message to y is a/S,    E[log w_k] grows by (π_k/Z − 1)/S,
 
-    and w hears the Dirichlet increments with these expected logarithms: nothing, where y is not known.
+    and the message to w are the Dirichlet increments with these expected logarithms, uniform where the cavity of y is.
 
     Raises:
         ValueError: in a run, if an observed y is no state.

@@ -41,8 +41,9 @@ class GammaRate(Factor):
 
         E[x] = (A/B̄) (1 + κ),    log E[x] − E[log x] = log A − ψ(A) + log(1 + κ) − E[ρ − log(1 + ρ)].
 
-    Where nothing is known of x, log Z = 0, r hears nothing and x hears E[x] = s E[1/r], E[log x] = ψ(s) − E[log r];
-    nothing, where E[1/r] is infinite. Where A ≤ 0 the integral is infinite and nothing is said.
+    Where the cavity of x is uniform, log Z = 0, the message to r is uniform, and that to x has E[x] = s E[1/r] and
+    E[log x] = ψ(s) − E[log r], uniform where E[1/r] is infinite. Where A ≤ 0 the integral is infinite and both messages
+    are uniform.
 
     Raises:
         ValueError: in a run, if a shape or an observed x is not positive.
@@ -92,7 +93,7 @@ def tilt_rate_alone(family: Gamma, rate: jax.Array, data: Draw) -> Tilted:
 
 
 def integrate_log_rate(family: Gamma, value: jax.Array, rate: jax.Array, s: jax.Array) -> Tilted:
-    """Where something is known of x, by quadrature in log r."""
+    """The messages where the cavity of x is proper, by quadrature in log r."""
     a, b = value[0], value[1]
     usable = (a + s > 1.0) & family.is_proper(value) & family.is_proper(rate)
     a, b = jnp.where(usable, a, 1.0), jnp.where(usable, b, 1.0)
@@ -128,7 +129,7 @@ def integrate_log_rate(family: Gamma, value: jax.Array, rate: jax.Array, s: jax.
 
 
 def to_unknown(family: Gamma, rate: jax.Array, s: jax.Array) -> Tilted:
-    """Where nothing is known of x."""
+    """The messages where the cavity of x is uniform."""
     heard = rate[0] > 1.0
     less = jnp.where(heard, rate[0] - 1.0, 1.0)
     # log E[1/r] + E[log r] = ψ(a) − log(a − 1)

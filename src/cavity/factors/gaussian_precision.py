@@ -39,9 +39,9 @@ class GaussianPrecision(Factor):
 
         1 + d2 v_i = E[(V − v_i)/V] + v_i g² Var[1/V],
 
-    a sum of positive terms. τ is matched in E[log τ] and E[τ]. Where nothing is known of x (or of the mean) log Z = 0,
-    τ hears nothing, and x hears of a mixture of Gaussians: the other's mean, of variance v + E[1/τ], which is infinite
-    for a ≤ 1; then it hears nothing.
+    a sum of positive terms. τ is matched in E[log τ] and E[τ]. Where the cavity of x (or of the mean) is uniform,
+    log Z = 0, the message to τ is uniform, and that to x matches a mixture of Gaussians: the other's mean, variance
+    v + E[1/τ]. For a ≤ 1 that is infinite and the message uniform.
 
     Example:
         >>> import cavity as cv
@@ -86,7 +86,7 @@ def conjugate(family: Gamma, precision: jax.Array, gap: jax.Array) -> Tilted:
 def integrate_log_precision(
     family: Gamma, precision: jax.Array, mean: jax.Array, variance: jax.Array, signs: jax.Array, known: jax.Array
 ) -> Tilted:
-    """Where something is known of all, by quadrature in log τ."""
+    """The messages where all cavities are proper, by quadrature in log τ."""
     proper = family.is_proper(precision)
     safe = jnp.where(proper, precision, 1.0)
     line = gamma_line(safe)
@@ -136,7 +136,7 @@ def from_one_side(
     known: jax.Array,
     flat: jax.Array,
 ) -> Tilted:
-    """Where nothing is known of x or of the mean; where of neither, nothing is said, and Z is infinite."""
+    """Messages where the cavity of x or of the mean is uniform; of both, all messages are uniform, and Z infinite."""
     a, b = precision[0], precision[1]
     alone = jnp.sum(flat) == 1
     heard = flat & alone & (a > 1.0)

@@ -28,11 +28,11 @@ class Relation(NamedTuple):
 class Linear(Factor):
     """t(x₁, …, x_m) = N(Σ a_i x_i + c; 0, s²); with s² = 0 the relation Σ a_i x_i + c = 0 itself.
 
-    What it says to x_i depends on the others alone: with their means and variances
+    The message to x_i depends on the others alone: with their means and variances
 
         x_i ~ N(−(c + Σ_{j ≠ i} a_j m_j)/a_i, (s² + Σ_{j ≠ i} a_j² v_j)/a_i²),
 
-    which is nothing where one of them is not known. It is right also where nothing is known of x_i itself; then
+    uniform where the cavity of one of them is. It holds also where the cavity of x_i itself is uniform; then
     log Z = −log |a_i|, the integral of the relation over x_i.
 
     Raises:
@@ -90,7 +90,7 @@ class Linear(Factor):
 
 
 def log_z_slopes(cavity: jax.Array, site: jax.Array) -> jax.Array:
-    """(d1, d2) of log Z in the mean of a Gaussian cavity, rows (…, 2), from the message; nothing of a flat one."""
+    """(d1, d2) of log Z in the mean of a Gaussian cavity, rows (…, 2), from the message; 0 for a uniform one."""
     flat = cavity[..., 1] == 0
     variance = 1.0 / jnp.where(flat, 1.0, cavity[..., 1])
     share = 1.0 / (1.0 + variance * site[..., 1])
@@ -102,7 +102,7 @@ def log_z_slopes(cavity: jax.Array, site: jax.Array) -> jax.Array:
 class InnerProduct(Factor):
     """The relation z = x·w + c between a vector w and a number z; data: (x, c).
 
-    Says N(x·m + c, xᵀ V x) to z and N(x·w; m_z − c, v_z) to w, nothing where z is not known.
+    The message to z is N(x·m + c, xᵀ V x), that to w is N(x·w; m_z − c, v_z), uniform where the cavity of z is.
 
     Example:
         >>> import numpy as np

@@ -55,7 +55,7 @@ class LogisticLink(Factor):
 
 
 def of_known(family: Beta, line_family: Gaussian, shapes: jax.Array, odds: jax.Array) -> Tilted:
-    """Where something is known of z, by quadrature in z."""
+    """The messages where the cavity of z is proper, by quadrature in z."""
     proper, known = family.is_proper(shapes), line_family.is_proper(odds)
     safe = jnp.where(proper, shapes, 1.0)
     precision = jnp.where(known, odds[1], 1.0)
@@ -95,7 +95,7 @@ def of_known(family: Beta, line_family: Gaussian, shapes: jax.Array, odds: jax.A
 
 
 def of_unknown(family: Beta, shapes: jax.Array) -> Tilted:
-    """Where nothing is known of z."""
+    """The messages where the cavity of z is uniform."""
     heard = jnp.all(shapes > 1.0)
     a, b = jnp.where(heard, shapes - 1.0, 1.0)
     total = a + b

@@ -27,8 +27,9 @@ class Map(NamedTuple):
 class MatrixProduct(Factor):
     """t(x, y) = N(y; A x + b, S) between vectors; of x alone, with y = 0.
 
-    Says N(A m + b, A V Aᵀ + S) to y and N(A x + b; m_y, V_y + S) to x, by the precision (I + Λ_y S)⁻¹ Λ_y, which is
-    nothing where y is not known. Where nothing is known of x, it says nothing to y, and log Z is the integral over x.
+    The message to y is N(A m + b, A V Aᵀ + S), that to x is N(A x + b; m_y, V_y + S) with precision (I + Λ_y S)⁻¹ Λ_y,
+    which is 0 where the cavity of y is uniform. Where that of x is, the message to y is uniform, and log Z is the
+    integral over x.
 
     Raises:
         ValueError: in a run, if a covariance is not positive definite.

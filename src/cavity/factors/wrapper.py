@@ -11,7 +11,10 @@ from cavity.factors.base import Factor, factor
 
 
 class SiteWrapper(Factor):
-    """A subclass says what it makes of `factor`, t. The data of a site are the pair (data of t, a number ≥ 0)."""
+    """Base of factors made from another one, `factor` = t, and one number per site.
+
+    The data of a site are the pair (data of t, a number ≥ 0).
+    """
 
     #: what the number is called
     number: ClassVar[str]
@@ -37,7 +40,7 @@ class SiteWrapper(Factor):
         return self.factor.is_log_concave()
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
-        """The factor's own prediction: the number of a site says nothing about the next observation."""
+        """The factor's own prediction: the number of a site does not concern the next observation."""
         return self.factor.predict(mean, variance)
 
 

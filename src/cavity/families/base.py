@@ -8,7 +8,7 @@ whose leading axes are sites or batches:
 `flat` is the natural parameter of the density that is constant in x. It is 0 for Gaussian and categorical families and
 (1, …, 1) for Beta and Dirichlet, (1, 0) for Gamma: their natural parameters are the shapes themselves, not shape − 1,
 so that a shape of 1e-6 keeps all its digits. A *message* (a site, a factor's approximation) is exp(eta·T(x)); the
-message that says nothing is `uniform()` = 0, and multiplying a distribution by messages is addition of natural
+uniform message is `uniform()` = 0, and multiplying a distribution by messages is addition of natural
 parameters. Messages may be improper; only posteriors must be proper.
 """
 
@@ -22,7 +22,7 @@ from cavity._core.precision import float64
 
 
 class Tilted(NamedTuple):
-    """What EP needs to know of a tilted distribution (factor × cavity).
+    """Moments of a tilted distribution (factor × cavity) and the message matched to them.
 
     Attributes:
         log_z: log ∫ factor × cavity.
@@ -74,7 +74,7 @@ class Family(ABC):
 
     @float64
     def uniform(self) -> jax.Array:
-        """The message that says nothing."""
+        """The uniform message, exp(0·T(x)) = 1."""
         return jnp.zeros(self.size)
 
     @float64
@@ -103,7 +103,7 @@ class Family(ABC):
         """Whether exp(eta·T) times the base measure can be normalised."""
 
     def is_allowed(self, eta: jax.Array) -> jax.Array:
-        """Whether q or a cavity may be this while a run goes on: proper, and what else a family says it can bear."""
+        """Whether q or a cavity may have these parameters in a run: proper, or improper as the family admits."""
         return self.is_proper(eta)
 
     @abstractmethod

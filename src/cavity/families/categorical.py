@@ -110,7 +110,7 @@ class Categorical(Family):
 
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
-        """log Σ weights over possible states: −inf if there is none, inf if a zero was divided out of nothing."""
+        """log Σ weights of possible states: −inf if there is none, inf if more zeros were removed than there were."""
         negative = any_last(self.zeros(eta) < -SOME)
         return jnp.where(negative, jnp.inf, log_sum_last(self.log_weights(eta)))
 
@@ -194,7 +194,7 @@ class Categorical(Family):
         return jnp.where(both, jnp.max(gap / spread, axis=-1), jnp.inf)
 
     def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
-        """log(stats/cavity probabilities), one zero where stats is 0; where the cavity is already zero it says nothing.
+        """log(stats/cavity probabilities), one zero where stats is 0; uniform where the cavity is already zero.
 
         Probabilities, not weights, are divided: the scale of the cavity does not enter the message.
         """

@@ -47,7 +47,7 @@ class EdgeTables(Family):
 
     @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
-        """Numbers, and no zero divided out of nothing. Whether anything is possible at all the factors' log Z tell."""
+        """Whether all is finite and no more zeros were removed than there were; log Z is −inf if all is 0."""
         finite = jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
         return finite & jnp.all(self.counts(eta) >= -SOME, axis=-1)
 

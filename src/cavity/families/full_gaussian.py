@@ -24,7 +24,7 @@ def half_log_det(factor: jax.Array) -> jax.Array:
 
 
 def floored(z: jax.Array) -> jax.Array:
-    """1 + z, where an eigenvalue that rounding put at −1 or below means: as far as double precision can tell."""
+    """1 + z, at least the rounding unit: an eigenvalue at −1 or below is a rounding error."""
     return jnp.maximum(1.0 + z, jnp.finfo(float).eps)
 
 

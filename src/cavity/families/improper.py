@@ -1,4 +1,4 @@
-"""Families of variables that may not be known at all: what variables without a prior hold in a graph."""
+"""Families that admit an improper uniform density: those of variables without a prior in a graph."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ class OrFlat(Base):
     """
 
     def is_flat(self, eta: jax.Array) -> jax.Array:
-        """Whether nothing is known."""
+        """Whether eta is that of the constant function, so that the variable has no distribution yet."""
         return jnp.all(jnp.asarray(eta) == self.flat(), axis=-1)
 
     @float64

@@ -55,7 +55,7 @@ class Line(NamedTuple):
 
 
 def is_unconstrained(family: Family) -> bool:
-    """Whether `line` knows the family."""
+    """Whether `line` is defined for the family."""
     return isinstance(family, Beta | Gamma) or (isinstance(family, Dirichlet) and family.size == 2)
 
 

@@ -84,7 +84,7 @@ class Path(EdgeTables):
 
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
-        """−inf if nothing is possible, inf if a zero was divided out of nothing."""
+        """−inf if no state is possible, inf if more zeros were divided out than there were."""
 
         def step(weights: jax.Array, table: jax.Array) -> tuple[jax.Array, None]:
             return log_sum_along(weights[..., :, None] + table, -2), None

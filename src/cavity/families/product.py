@@ -33,13 +33,13 @@ def consecutive_slices(sizes: list[int]) -> tuple[slice, ...]:
 
 
 def add(terms: list[jax.Array]) -> jax.Array:
-    """Sum of equal-shaped arrays."""
+    """The elementwise sum of arrays of one shape."""
     return reduce(jnp.add, terms)
 
 
 @dataclass(frozen=True)
 class Product(Family):
-    """p(x₁, x₂, …) = p₁(x₁) p₂(x₂) …; every question is asked of the parts and the answers are put together.
+    """p(x₁, x₂, …) = p₁(x₁) p₂(x₂) …; a product of independent families, whose methods join the results of the parts.
 
     Args:
         families: the family of each part.

@@ -25,7 +25,7 @@ from cavity.families.edge_tables import EdgeTables, conditionals, split_zeros
 
 
 class Passes(NamedTuple):
-    """What messages up and down the tree tell: log Z, log pair marginals (edges, K, K), log marginals (nodes, K)."""
+    """Results of the passes up and down the tree: log Z, log pair marginals (edges, K, K), log marginals (nodes, K)."""
 
     log_partition: jax.Array
     pairs: jax.Array
@@ -66,7 +66,7 @@ class Subtree(EdgeTables):
 
     @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
-        """From the pass up alone: −inf if nothing is possible, inf if a zero was divided out of nothing."""
+        """From the pass up alone: −inf if no state is possible, inf if more zeros were divided out than there were."""
         own = jnp.zeros((self.edges + 1, self.states))
         run = jnp.vectorize(lambda *tree: logsumexp(upward(own, *tree)[0][0]), signature="(e,k,l),(e)->()")
         negative = jnp.any(self.counts(eta) < -SOME, axis=-1)

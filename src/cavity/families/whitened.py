@@ -39,7 +39,7 @@ class Frame(NamedTuple):
 
 
 def is_gaussian(family: Family) -> bool:
-    """Whether `whiten` and `tilted` know the family."""
+    """Whether `whiten` and `tilted` are defined for the family."""
     return isinstance(family, Gaussian | AxisAligned | FullGaussian)
 
 
@@ -49,7 +49,7 @@ def dimension(family: Family) -> int:
 
 
 def whiten(family: Any, cavity: jax.Array) -> Frame:
-    """The frame of a cavity; an improper cavity gets a unit one, flagged, so that nothing downstream is NaN."""
+    """The frame of a cavity; an improper cavity gets a unit one, flagged, so that later results are not NaN."""
     size = dimension(family)
     proper = family.is_proper(cavity)
     if isinstance(family, FullGaussian):

@@ -42,7 +42,7 @@ class Kernel:
     #: NumPy leaves `number * kernel` to the kernel.
     __array_ufunc__ = None
 
-    #: parameters that may be a vector, one number a feature.
+    #: parameters that may be a vector, one number per feature.
     per_feature: ClassVar[tuple[str, ...]] = ()
     #: parameters that may be 0, when fixed.
     may_vanish: ClassVar[tuple[str, ...]] = ()
@@ -64,8 +64,8 @@ class Kernel:
         """The matrix k(x_i, z_j) of two sets of points, or of X with itself.
 
         Args:
-            X: points, one a row.
-            Z: other points, one a row. Noise (`White`) is shared by a point with itself only: Z = X is not the same
+            X: points, one per row.
+            Z: other points, one per row. Noise (`White`) is shared by a point with itself only: Z = X is not the same
                 as no Z.
         """
         X = self.check_points("X", X)
@@ -85,8 +85,8 @@ class Kernel:
         """Σ_ij G_ij ∂k(x_i, x_j)/∂theta, the gradient in theta of a function of the matrix whose own gradient is G.
 
         Args:
-            X: points, one a row.
-            G: a symmetric matrix, one row and one column a point.
+            X: points, one per row.
+            G: a symmetric matrix, one row and one column per point.
         """
         X = self.check_points("X", X)
         # values of a JAX array are not looked at: it may lie on another device

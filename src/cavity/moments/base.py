@@ -23,7 +23,7 @@ UNSURE = "unsure"
 
 
 class Group(Protocol):
-    """What a strategy may know of a group of sites before a run; `data` have the site as leading axis."""
+    """The part of a site group that a strategy is given before a run; `data` have the site as leading axis."""
 
     @property
     def factor(self) -> Factor: ...

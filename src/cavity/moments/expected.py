@@ -20,7 +20,7 @@ def matched_statistics(family: Family, x: Any) -> jax.Array:
 
 
 def cavity_statistics(family: Family, cavity: jax.Array) -> jax.Array:
-    """Their expectations under the cavity: the tilted statistics of a factor that says nothing."""
+    """Their expectations under the cavity: the tilted statistics of a constant factor."""
     if not matches_squares(family):
         return family.moments(cavity)
     total = jnp.sum(cavity, axis=-1, keepdims=True)

@@ -112,7 +112,7 @@ def draw_from_cavity(family: Any, key: jax.Array, cavity: jax.Array, draws: int)
 
 
 def match(family: Any, cavity: jax.Array, x: Any, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(stats, site) of weighted draws; weights that are all zero stand for a factor that says nothing."""
+    """(stats, site) of weighted draws; weights that are all zero stand for a constant factor."""
     if isinstance(family, Product):
         rows = zip(family.families, family.parts(cavity), x, strict=True)
         stats, sites = zip(*(match(own, part, values, weights) for own, part, values in rows), strict=True)

@@ -36,8 +36,8 @@ class Straight(NamedTuple):
         """Of the cavity, in u."""
         return -0.5 * (u**2 + LOG_2PI)
 
-    def hears(self, rule: Integral, slopes: jax.Array, surprise: jax.Array) -> tuple[jax.Array, ...]:
-        """Statistics and message from weighted points; the statistics of a factor that says nothing."""
+    def match(self, rule: Integral, slopes: jax.Array, surprise: jax.Array) -> tuple[jax.Array, ...]:
+        """Statistics and message from weighted points; the statistics of a constant factor."""
         column = rule._replace(nodes=rule.nodes[:, None])
         said = tilted(self.family, self.frame, rule.log_z, *whitened_moments(column, slopes[:, None], self.frame))
         return said.stats, said.site, jnp.zeros(2)
@@ -58,8 +58,8 @@ class Curved(NamedTuple):
         """Of the cavity, in u."""
         return self.own.log_density(u)
 
-    def hears(self, rule: Integral, slopes: jax.Array, surprise: jax.Array) -> tuple[jax.Array, ...]:
-        """Statistics and message from weighted points; the statistics of a factor that says nothing."""
+    def match(self, rule: Integral, slopes: jax.Array, surprise: jax.Array) -> tuple[jax.Array, ...]:
+        """Statistics and message from weighted points; the statistics of a constant factor."""
         heard = match_line_moments(self.family, self.cavity, self.own, rule.nodes, rule.log_weights, surprise)
         return *heard, cavity_statistics(self.family, self.cavity)
 
@@ -78,7 +78,7 @@ def joint(
 ) -> tuple[Tilted, Info]:
     """Moments of a factor of several variables times its cavities, by a product rule with `order` points per axis.
 
-    What each variable hears follows from the weighted points alone: Gaussian ones through moments or slopes in their
+    Each message follows from the weighted points alone: those to Gaussian variables through moments or slopes in their
     own direction, Beta and Gamma ones through the changes of their expected statistics, whichever keeps more digits.
     """
     slots = [slot(own, piece) for own, piece in zip(family.families, family.parts(cavity), strict=True)]
@@ -94,7 +94,7 @@ def joint(
     found = proper & (rule.log_z > -jnp.inf)
     values, slopes = jax.vmap(jax.value_and_grad(log_t))(rule.nodes)
     answers = [
-        own.hears(rule._replace(nodes=rule.nodes[:, k]), slopes[:, k], values - rule.log_z)
+        own.match(rule._replace(nodes=rule.nodes[:, k]), slopes[:, k], values - rule.log_z)
         for k, own in enumerate(slots)
     ]
     stats, site, silent = (jnp.concatenate(part) for part in zip(*answers, strict=True))

@@ -79,7 +79,7 @@ class Integral(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """What is remembered of each panel; `log_tests` (of ∫ |G| f) and `log_test_errors` have one column a test."""
+    """What is remembered of each panel; `log_tests` (of ∫ |G| f) and `log_test_errors` have one column per test."""
 
     low: jax.Array
     high: jax.Array
@@ -103,7 +103,7 @@ class RefinementState(NamedTuple):
     rounds: jax.Array
 
 
-#: log_f(u) and test functions: u -> (log |G_j(u)|, sign G_j(u)), two vectors with one entry a test
+#: log_f(u) and test functions: u -> (log |G_j(u)|, sign G_j(u)), two vectors with one entry per test
 LogDensity = Callable[[jax.Array], jax.Array]
 Tests = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 

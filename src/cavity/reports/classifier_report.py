@@ -32,7 +32,7 @@ class Evidence(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The rows as they stand in the file, for those who look a suspect up."""
+    """The rows as they stand in the file, shown beside the suspects."""
 
     source: str
     label: str
@@ -111,7 +111,7 @@ def convergence_figure(found: Findings) -> Figure:
 
 
 def calibration_figure(found: Calibration) -> Figure:
-    """Accuracy against confidence."""
+    """A figure of accuracy against confidence (reliability diagram)."""
     sheet, axes = figure(1, 1, width=5.2, height=4.4)
     draw_calibration(axes[0, 0], found)
     return sheet

@@ -106,7 +106,7 @@ def dress(ax: Axes) -> None:
 
 
 def label(ax: Axes, title: str, x: str, y: str) -> None:
-    """Title and axis names."""
+    """Set the title of a panel and the names of its axes."""
     ax.set_title(title, fontsize=10, loc="left")
     ax.set_xlabel(x)
     ax.set_ylabel(y)
@@ -135,7 +135,7 @@ def shared_legend(sheet: Figure, axes: Iterable[Axes], columns: int = 6) -> None
 
 
 def cost_curve(ax: Axes, name: str, cost: np.ndarray, error: np.ndarray, floor: float = 1e-12) -> None:
-    """Error against cost on logarithmic axes; what is nan is left out, and nothing is drawn where all is.
+    """Error against cost on logarithmic axes; nan is left out; where all errors are nan there is no curve.
 
     EP has a mark for every sweep, other methods at even distances; ADF is the single point at the end of EP's first.
     """

@@ -52,7 +52,7 @@ class Findings(NamedTuple):
 
 
 def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Findings:
-    """What there is to say of a classifier fitted to X and y, all weights 1; `seconds` is how long that took."""
+    """Summary of a classifier fitted to X and y with weights of 1; `seconds` is the time the fit took."""
     codes = np.searchsorted(estimator.classes_, y)
     probabilities = estimator.loo_probabilities_
     models = estimator.models_

@@ -28,7 +28,7 @@ img { max-width: 100%; height: auto; }
 
 
 class Picture(NamedTuple):
-    """A figure and what it shows, for those who do not see it."""
+    """A figure with its alternative text, for readers who cannot see it."""
 
     figure: Figure
     caption: str

@@ -100,9 +100,9 @@ class UnitProgress(Bar):
         self.task = self.progress.add_task(description, total=total, completed=done, unit="")
 
     def begin(self, unit: str) -> None:
-        """A unit is being worked on."""
+        """Show the name of the unit that is being worked on."""
         self.progress.update(self.task, unit=unit)
 
     def finish(self) -> None:
-        """It is done."""
+        """Count the unit that was being worked on as done."""
         self.progress.update(self.task, advance=1, unit="")

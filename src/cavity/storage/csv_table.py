@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-#: cells that say nothing, whatever their case
+#: cells that stand for a missing value, whatever their case
 NOTHING = frozenset({"", "na", "n/a", "nan", "null", "?"})
 #: empty rows named by their numbers; of more, the first ones
 NAMED = 5
@@ -52,7 +52,7 @@ class Sheet(NamedTuple):
                 raise ValueError(f"{option} must name a column of {self.source}; there is no {name!r} among {known}.")
 
     def without_gaps(self, names: tuple[str, ...]) -> "Sheet":
-        """The rows that say something in each of these columns."""
+        """The table without the rows that have a missing value in one of these columns."""
         places = [self.columns.index(name) for name in names]
         full = [not any(is_nothing(row[place]) for place in places) for row in self.rows]
         if not any(full):
@@ -93,7 +93,7 @@ def read_sheet(path: Path, separator: str = ",") -> Sheet:
 
 
 def numbered(reader: Iterator[list[str]], source: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows with their numbers."""
+    """The rows of a file, each with its number, counted from 1 as spreadsheets do."""
     number = 0
     while True:
         number += 1
@@ -116,7 +116,7 @@ def check_text(cells: list[str], columns: tuple[str, ...] | None, place: str) ->
 
 
 def check_names(cells: list[str], separator: str, place: str) -> tuple[str, ...]:
-    """Every column has a name of its own, and there are two at least."""
+    """Refuse names that are empty or used twice, and a table of fewer than two columns."""
     if len(cells) == 1:
         other = next((mark for mark in ";\t,|" if mark != separator and mark in cells[0]), None)
         hint = f". Is --separator {other!r} meant?" if other else "."
@@ -132,7 +132,7 @@ def check_names(cells: list[str], separator: str, place: str) -> tuple[str, ...]
 
 
 def check_length(cells: list[str], columns: tuple[str, ...], place: str) -> None:
-    """As many cells as names."""
+    """Refuse a row that has fewer or more cells than there are columns."""
     if len(cells) < len(columns):
         missing = columns[len(cells)]
         raise ValueError(

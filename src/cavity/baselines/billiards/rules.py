@@ -46,7 +46,7 @@ def reflected(v: jax.Array, normal: jax.Array) -> jax.Array:
 
 
 def unit(vector: jax.Array) -> jax.Array:
-    """At length 1."""
+    """The vector scaled to length 1."""
     return vector / jnp.linalg.norm(vector)
 
 

@@ -1,4 +1,4 @@
-"""The pool of a billiard: one wall a data point, and a separator to start from."""
+"""The pool of a billiard: one wall per data point, and a separator to start from."""
 
 from typing import Any, NamedTuple
 
@@ -80,7 +80,7 @@ def separator(normals: np.ndarray) -> np.ndarray:
 
 
 def starting_point(normals: np.ndarray, start: Any) -> np.ndarray:
-    """The given separator at unit length, or one of our own."""
+    """The given separator at unit length, or the one that the linear program finds."""
     if start is None:
         return separator(normals)
     w = np.asarray(checks.array("start", start, (1,)))

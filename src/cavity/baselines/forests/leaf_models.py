@@ -159,7 +159,7 @@ def best_split(rng: np.random.Generator, columns: np.ndarray, values: np.ndarray
 
 @float64
 def values_of(target: Target, projected: np.ndarray) -> np.ndarray:
-    """Parameters of projections."""
+    """The parameters, as the trees average them, of projections given by natural parameters."""
     return np.asarray(jax.vmap(lambda eta: parameters(target.own, eta))(jnp.asarray(projected, float)))
 
 

@@ -90,7 +90,7 @@ class MondrianForest:
         self.flat = [self.posterior(root) for root in self.roots]
 
     def extended(self, root: Node, row: int) -> Node:
-        """The tree with one more label."""
+        """The tree after one more label is added, grown as a Mondrian process would have."""
         node, x = root, self.x[row]
         while True:
             below, above = np.maximum(node.low - x, 0.0), np.maximum(x - node.high, 0.0)
@@ -120,7 +120,7 @@ class MondrianForest:
         return above if found is node else found
 
     def walk(self, time: np.ndarray) -> np.ndarray:
-        """φ(t)."""
+        """φ(t) = γ₁ σ(γ₂ t), the variance that the random walk of means has gathered by time t."""
         return self.gamma1 / (1.0 + np.exp(-self.gamma2 * time))
 
     def posterior(self, root: Node) -> dict[str, np.ndarray]:

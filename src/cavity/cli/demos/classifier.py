@@ -32,7 +32,7 @@ class Shown(NamedTuple):
 
 
 def train_on_flipped_labels(seed: int = 0, training: int = TRAINING) -> Shown:
-    """Flip labels, train, look at what was learned."""
+    """Flip labels, fit a classifier, and summarise what it learned."""
     features, labels = (np.asarray(part) for part in load_breast_cancer(return_X_y=True))
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
@@ -55,7 +55,7 @@ def tables(shown: Shown) -> tuple[Table, Table]:
     own = shown.test_probabilities[np.arange(len(right)), shown.test_codes]
     learned = [
         ("test accuracy", f"{share(float(right.mean()))} of {len(right)} rows with clean labels"),
-        ("test log loss", f"{float(-np.mean(np.log(np.maximum(own, np.finfo(float).tiny)))):.4f} nats a row"),
+        ("test log loss", f"{float(-np.mean(np.log(np.maximum(own, np.finfo(float).tiny)))):.4f} nats per row"),
         ("log evidence", f"{found.log_evidence:.3f}"),
         ("label noise", f"{found.label_noise} learned, {FLIPPED:g} of the labels were flipped"),
         ("kernel", found.kernel),

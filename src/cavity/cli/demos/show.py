@@ -25,7 +25,7 @@ def show_classifier(out: Path, seed: int, console: Console) -> None:
 
 
 def show_clutter(out: Path, seed: int, console: Console) -> None:
-    """Table to the console, figure to the file, and a line that says where."""
+    """Print the table, write the figure, and print the path of its file."""
     x = demo_data(seed)
     with UnitProgress("compiling and running", 1 + len(METHODS) + len(BASELINES), console=console) as progress:
         started = False
