@@ -43,7 +43,7 @@ class Energy(NamedTuple):
 
 
 class GroupSlopes(NamedTuple):
-    """What one group adds to the energy, and its slopes, one row a site."""
+    """What one group adds to the energy, and its slopes, one row per site."""
 
     value: jax.Array
     sites: jax.Array

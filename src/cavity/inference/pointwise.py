@@ -17,7 +17,7 @@ PIECE = 512
 
 
 def log_terms(problem: Problem, x: Any) -> tuple[jax.Array, ...]:
-    """log t_i(x) of every site at one value x, one array a group."""
+    """log t_i(x) of every site at one value x, one array per group."""
 
     def of_group(group: Any) -> jax.Array:
         index = jnp.arange(group.size)
