@@ -119,10 +119,7 @@ def by_max_product(
 ) -> InferenceAnswer:
     """The most probable states by loopy max-product."""
     began = time.perf_counter()
-    rule = METHODS[method]
-    found = max_product(
-        graph, rule if isinstance(rule, cavity.Method) else None, max_seconds=max_seconds, callback=listen
-    )
+    found = max_product(graph, METHODS[method], max_seconds=max_seconds, callback=listen)
     ending = f"{str(found.status).replace('_', ' ')} after {found.sweeps} sweeps. No promise that nothing is better."
     settled = found.status == Status.CONVERGED and np.isfinite(found.log_weight)
     seconds = time.perf_counter() - began

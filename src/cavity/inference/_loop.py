@@ -170,7 +170,7 @@ def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
 
 
 class Start(NamedTuple):
-    """Where a run begins: sites and, where the projection has one, memory, one array a group."""
+    """Where a run begins: sites and, where the projection has one, memory, one array per group."""
 
     sites: tuple[jax.Array, ...]
     memory: tuple[jax.Array, ...] | None = None

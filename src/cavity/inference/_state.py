@@ -29,7 +29,7 @@ class Counts(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The state as measured from outside a sweep, one entry a group."""
+    """The state as measured from outside a sweep, one entry per group."""
 
     mismatch: tuple[jax.Array, ...]
     constraint_relaxed: tuple[jax.Array, ...]
@@ -90,7 +90,7 @@ def scatter_visits(
 ) -> State:
     """The state with what the visits of a table left: sites, scales and mismatch put in place, counts added up.
 
-    Scans hand the trials out and the new rows are put in place here, once a table, by a gather: carrying the arrays
+    Scans hand the trials out and the new rows are put in place here, once per table, by a gather: carrying the arrays
     through the scan would copy them at every visit.
     """
     scale = step_scale(halvings)[:, None, None]

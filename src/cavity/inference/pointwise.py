@@ -30,7 +30,7 @@ def require_densities(what: str, problem: Problem) -> None:
 
 
 def log_terms(problem: Problem, x: Any) -> tuple[jax.Array, ...]:
-    """log t_i(x) of every site at one value x, one array a group."""
+    """log t_i(x) of every site at one value x, one array per group."""
 
     def of_group(group: Any) -> jax.Array:
         index = jnp.arange(group.size)

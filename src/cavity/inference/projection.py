@@ -51,7 +51,7 @@ class Projection(ABC):
     #: improper, so q itself is looked at too.
     relaxes_cavity: ClassVar[bool] = False
 
-    #: numbers a site remembers from one visit to the next.
+    #: how many numbers a site remembers from one visit to the next.
     memory: ClassVar[int] = 0
 
     #: integrations a visit makes.

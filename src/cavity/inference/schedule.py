@@ -1,6 +1,6 @@
 """Schedules: in which order, and how many at a time, the sites of a group are visited in one sweep.
 
-A schedule makes tables of visits, one row a block. The sites of a block are updated in parallel from the same q, the
+A schedule makes tables of visits, one row per block. The sites of a block are updated in parallel from the same q, the
 blocks one after another; so blocks of one site are sequential EP and one block of all sites is parallel EP. Rows are
 padded with the number of sites, an index no site has. Within one table a site appears at most once; an order that
 repeats sites takes several tables.
@@ -70,7 +70,7 @@ class Shuffled(Schedule):
 class Order(Schedule):
     """One site after another in the order given; sites may be repeated or left out.
 
-    For a problem of several groups give one order a group.
+    For a problem of several groups give one order per group.
     """
 
     sites: tuple[int, ...] | tuple[tuple[int, ...], ...]
@@ -87,7 +87,7 @@ class Order(Schedule):
 
     def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         if group >= len(self.sites):
-            raise ValueError(f"sites must hold one order a group; found {len(self.sites)}.")
+            raise ValueError(f"sites must hold one order per group; found {len(self.sites)}.")
         order: tuple[int, ...] = self.sites[group]  # type: ignore[assignment]
         if min(order) < 0 or max(order) >= size:
             raise ValueError(f"sites of the order must lie in 0..{size - 1}; found {min(order)}..{max(order)}.")
@@ -120,12 +120,12 @@ class OneMessage(Schedule):
 
     @property
     def needs_mismatch(self) -> bool:  # type: ignore[override]
-        """As `order`."""
+        """Whether `order` wants the mismatch measured afresh."""
         return self.order.needs_mismatch
 
     @property
     def random(self) -> bool:  # type: ignore[override]
-        """As `order`."""
+        """Whether `order` uses its key."""
         return self.order.random
 
     def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
@@ -148,7 +148,7 @@ class Parallel(Schedule):
 
 @dataclass(frozen=True)
 class EveryNth(Schedule):
-    """n blocks a sweep, one after another: block k holds the sites k, k + n, k + 2n, …, which are updated in parallel.
+    """n blocks per sweep, one after another: block k holds the sites k, k + n, k + 2n, …, updated in parallel.
 
     Sites that are next to each other in the data are in different blocks: most of what sequential visits gain, at a
     price near that of parallel ones, where neighbours matter to each other and others hardly do.

@@ -24,7 +24,7 @@ class Equations(NamedTuple):
     """One group's part of the linear equations M_i Σ_j F_ij w_j x_j + D_i x_i = g_i for changes x of all sites.
 
     F_ij is the covariance under q of the statistics of sites i and j, w_j the copies of site j, all in the families'
-    local coordinates at the marginals that the sites see. mixing, own, right: M, D (one matrix a site) and g.
+    local coordinates at the marginals that the sites see. mixing, own, right: M, D (one matrix per site) and g.
     """
 
     scope: Any
@@ -37,7 +37,7 @@ class Equations(NamedTuple):
 class Coordinates(NamedTuple):
     """Minimal coordinates z of a Gaussian prior, independent and standard: x = centre + root z, z ~ N(0, I).
 
-    centre has the shape of a value, root one row an entry of it. There may be fewer of z than of x.
+    centre has the shape of a value, root one row per entry of it. There may be fewer of z than of x.
     mean, covariance: of z under q, not finite where q is improper.
     """
 
@@ -63,7 +63,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def marginals(self, prior: Any, q: Q, scope: Any, index: jax.Array) -> jax.Array:
-        """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row a site."""
+        """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row per site."""
 
     def window_sizes(self, size: int, block: int) -> tuple[int, ...]:
         """Sites a window of a pass over `size` sites holds, then the windows inside it; empty where q is its own.
@@ -90,7 +90,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def absorb(self, window: Window, scope: Any, place: Any, change: jax.Array) -> Window:
-        """The window times the weighted changes (one row a site) of the sites at `place`.
+        """The window times the weighted changes (one row per site) of the sites at `place`.
 
         Where that is None all sites of the window change at once, and nothing but `close` is done with it any more.
         """
@@ -131,7 +131,7 @@ class Posterior(ABC):
         """log q(x)."""
 
     def seen(self, prior: Any, scope: Any, index: jax.Array, x: Any) -> Any:
-        """What sites `index` (a vector) of a group see of a value x, the argument of their factors: one row a site."""
+        """What sites `index` (a vector) of a group see of a value x, their factors' argument: one row per site."""
         raise TypeError(f"{type(self).__name__} does not say what its sites see of a value, so it cannot be checked.")
 
     def coordinates(self, prior: Any, q: Q) -> Coordinates | None:

@@ -8,7 +8,7 @@ with W = √−Δ, on top of L₁ = L − L X₁ X₁ᵀ L:
     C₁ C₁ᵀ = I + R L R,    X₁ = R C₁⁻ᵀ,        C₂ C₂ᵀ = I − W L₁ W,    X₂ = (I − X₁ X₁ᵀ L) W C₂⁻ᵀ,
     M = X₁ X₁ᵀ − X₂ X₂ᵀ.
 
-A column of X₁ is 0 where a precision falls, one of X₂ where it does not, so X = X₁ + X₂ has one column a site:
+A column of X₁ is 0 where a precision falls, one of X₂ where it does not, so X = X₁ + X₂ has one column per site:
 M = X diag(±1) Xᵀ. The second factor exists where q stays proper.
 """
 

@@ -24,7 +24,7 @@ from cavity.numerics.linear import solve_triangular
 class Window(NamedTuple):
     """The joint Gaussian of the latents of a few sites, and a record of what was absorbed.
 
-    reach: covariance of the rest of q with these latents when the window was opened, one column a site.
+    reach: covariance of the rest of q with these latents when the window was opened, one column per site.
     columns: row i is `covariance[:, i]` when site i was absorbed. gains, moves: its c and e.
     """
 

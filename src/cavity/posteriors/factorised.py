@@ -21,7 +21,7 @@ LARGEST_SYSTEM = 6_000
 
 
 class GraphPrior(NamedTuple):
-    """Natural parameters of every variable alone, one array a family; the wires; the log of constant factors."""
+    """Natural parameters of every variable alone, one array per family; the wires; the log of constant factors."""
 
     etas: tuple[jax.Array, ...]
     wires: tuple[jax.Array, ...]
@@ -90,7 +90,7 @@ class Factorised(Posterior):
     def solve(self, prior: GraphPrior, q: Network, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
         """Through the change y = Σ w x of all variables: (I + Σ w D⁺ M F) y = Σ w D⁺ g, then x = D⁺ (g − M F y).
 
-        F is the covariance under q, one block a variable; D⁺ the pseudo-inverse, since log weights are known up to a
+        F is the covariance under q, one block per variable; D⁺ the pseudo-inverse, since log weights are known up to a
         constant only.
         """
         fishers = [self.covariances(family, eta) for family, eta in zip(self.families, q.etas, strict=True)]
