@@ -48,7 +48,9 @@ def search_method(method: Method | None) -> Method:
     return rule_of(method).loosen(SEARCH_TOL)
 
 
-def solve_from(init: Any, problem: Problem, rule: Method, callback: Callable[[Solution], Any] | None = None) -> Solution:
+def solve_from(
+    init: Any, problem: Problem, rule: Method, callback: Callable[[Solution], Any] | None = None
+) -> Solution:
     """A solution from `init` (a solution, or sites); where a method other than the default fails, from flat sites."""
     starts = (None,) if init is None else (init,) if rule.restarts else (init, None)
     solution = None
