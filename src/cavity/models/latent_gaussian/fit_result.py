@@ -12,7 +12,7 @@ from cavity._core.precision import float64
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
-from cavity.inference.status import FIXED_POINTS, Status
+from cavity.inference.status import Result, Status
 from cavity.models.latent_gaussian.hyperparameters import as_numbers, inner
 from cavity.models.latent_gaussian.predict import factor_predictions
 
@@ -23,7 +23,7 @@ LIKELIHOODS = ("Step", "Probit", "Logistic", "Gaussian", "StudentT", "Poisson", 
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class FitResult:
+class FitResult(Result):
     """How a model was fitted. A fitted model is one of these, with what it needs to predict.
 
     Attributes:
@@ -61,11 +61,6 @@ class FitResult:
     #: fields that a file keeps as arrays, and those that go into its header
     ARRAYS: ClassVar[tuple[str, ...]] = ("residuals", "sites", "loo_log_predictive", "latent_mean", "latent_variance")
     NUMBERS: ClassVar[tuple[str, ...]] = ("method", "log_evidence", "sweeps", "seconds", "history")
-
-    @property
-    def converged(self) -> bool:
-        """Whether a fixed point was reached."""
-        return self.status in FIXED_POINTS
 
     def latent(self, X: Any) -> tuple[Any, Any]:
         """Mean and variance of the latent at the rows of X."""
