@@ -91,6 +91,7 @@ def infer(
     """
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
+    # A model may run a padded problem, of which its `interpret` takes the padding off.
     pad = getattr(problem, "padded_problem", None)
     assembled, init = (problem.problem(), init) if pad is None else pad(init)
     method = Auto() if method is None else method
