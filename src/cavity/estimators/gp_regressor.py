@@ -8,9 +8,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators.base import check_size, loo_log_predictive
+from cavity.estimators.base import check_size, checked_sample_weight, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
-from cavity.estimators.sample_weight import checked_sample_weight
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
 from cavity.models.latent_gaussian.unique_rows import unique_rows
 

@@ -10,8 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
-from cavity.estimators.base import LatentGaussianEstimator, check_size, loo_log_predictive
-from cavity.estimators.sample_weight import checked_sample_weight, class_weights
+from cavity.estimators.base import (
+    LatentGaussianEstimator,
+    check_size,
+    checked_sample_weight,
+    class_weights,
+    loo_log_predictive,
+)
 from cavity.models.latent_gaussian.unique_rows import UniqueRows, unique_rows
 
 #: in place of log 0, so that differences stay numbers.

@@ -100,6 +100,7 @@ def infer(
         raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
     with known_at_once(), jax.enable_x64(True):
+        # A model may run a padded problem, of which its `interpret` takes the padding off.
         pad = getattr(problem, "padded_problem", None)
         assembled, init = (problem.problem(), init) if pad is None else pad(init)
         refuse_cut((problem, assembled, init, method))
