@@ -77,7 +77,6 @@ def used():
     return factor
 
 
-@known(26, "a program that writes over its inputs changes the draws it is weighed by")
 def test_a_program_that_changes_its_inputs_in_place_is_handed_copies():
     _, *found = run(learned.every_time(noisy_in_place, ["x"], ["z"]), 3.0)
     assert found == pytest.approx(exact(1.0, 0.0, 0.25, 3.0), abs=0.1)
@@ -96,7 +95,6 @@ def test_what_was_learned_of_another_program_does_not_pass_for_converged(used, t
         assert not solution.converged or abs(found - mean) < 0.5 * np.sqrt(variance), (found, mean)
 
 
-@known(27, "a program with other inputs than the saved one's is a bare IndexError", raises=IndexError)
 def test_what_was_learned_of_a_program_of_other_inputs_is_refused(used, tmp_path):
     used.save(tmp_path / "rising.npz")
 
@@ -143,7 +141,6 @@ def test_an_interruption_inside_a_program_stays_one():
     assert found is None or isinstance(found, KeyboardInterrupt), repr(found)[:200]
 
 
-@known(30, "outputs that are no numbers are a raw error of NumPy's")
 @pytest.mark.parametrize("dtype", [str, object, complex])
 def test_outputs_of_a_program_that_are_no_numbers_are_refused(dtype):
     def program(rng, x):
@@ -153,7 +150,6 @@ def test_outputs_of_a_program_that_are_no_numbers_are_refused(dtype):
     assert isinstance(found, learned.SamplerError), repr(found)[:200]
 
 
-@known(30, "the double loop never asks a program that nothing is known of")
 def test_the_double_loop_asks_a_fresh_program_or_refuses_it():
     asked = []
 
@@ -169,7 +165,6 @@ def test_the_double_loop_asks_a_fresh_program_or_refuses_it():
         assert asked
 
 
-@known(32, "the mask of a simulator's outputs is ignored")
 def test_masked_outputs_of_a_program_are_refused():
     def program(rng, x):
         return np.ma.array(x, mask=np.arange(len(x)) % 2 == 0)
@@ -178,7 +173,6 @@ def test_masked_outputs_of_a_program_are_refused():
     assert isinstance(found, RuntimeError | ValueError), repr(found)
 
 
-@known(33, "a learned factor that was used cannot be pickled", raises=(AttributeError, pickle.PicklingError))
 def test_a_used_learned_factor_is_pickled(used):
     again = pickle.loads(pickle.dumps(used))
     assert again.report().labels == used.report().labels

@@ -9,12 +9,18 @@ from scipy import integrate, stats
 
 from cavity.families import Beta, Gamma, Gaussian
 from cavity.learned.broad_proposal import sampled, weighed
-from cavity.learned.embedding_operator import Settings, fit, is_unsure, predict, predictions, with_more
+from cavity.learned.embedding_operator import (
+    Settings,
+    fit_embedding,
+    predict_projection,
+    predict_projections,
+    with_more,
+)
 from cavity.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
 from cavity.learned.message_kernels import (
     ExpectedProduct,
     MeanVariance,
-    Messages,
+    MessageMoments,
     OnEmbeddings,
     ProductOfProducts,
     ProductOnEmbeddings,
@@ -36,7 +42,7 @@ def cavities(count, seed=0):
 
 def tuples(count, seed=0):
     rng = np.random.default_rng(seed)
-    return Messages(rng.normal(size=(count, 2)), rng.gamma(2.0, 1.0, (count, 2)))
+    return MessageMoments(rng.normal(size=(count, 2)), rng.gamma(2.0, 1.0, (count, 2)))
 
 
 def test_labels_are_the_integrals():
@@ -92,14 +98,14 @@ def test_the_prediction_is_equations_13_and_15():
     rows = cavities(50)
     target = Target(FAMILY, Z)
     labels = labelled(rows)
-    now = fit(jax.random.key(0), target, rows, labels.of(Z), SMALL)
+    now = fit_embedding(jax.random.key(0), target, rows, labels.of(Z), SMALL)
     stages = jax.tree.map(lambda leaf: leaf[0], now.stages)
     x, new = (np.asarray(stages.of(FAMILY, jnp.asarray(r))) for r in (rows, cavities(1, 9)))
     variance = 1 / labels.of(Z)[:, 1]
     y = np.column_stack([labels.of(Z)[:, 0] * variance, np.log(variance)])
     covariance = np.linalg.inv(x.T @ x / 1e-3 + np.eye(60))
     mean, log_spread = new[0] @ covariance @ x.T @ y / 1e-3
-    found = predict(now, target, jnp.asarray(cavities(1, 9)[0]))
+    found = predict_projection(now, target, jnp.asarray(cavities(1, 9)[0]))
     np.testing.assert_allclose(found.projected, np.array([mean, 1.0]) / np.exp(log_spread), rtol=1e-6)
     np.testing.assert_allclose(found.log_variance, np.log(new[0] @ covariance @ new[0] + 1e-3), rtol=1e-8)
 
@@ -109,7 +115,7 @@ def test_labels_one_by_one_are_a_batch(shared):
     rows, target = cavities(60), Target(FAMILY, Z, "change")
     projected = labelled(rows).of(Z)
     settings = Settings(30, 40, (0.5,), (1e-3,), shared)
-    now = fit(jax.random.key(0), target, rows, projected, settings)
+    now = fit_embedding(jax.random.key(0), target, rows, projected, settings)
     before = with_more._cache_size()
     start = now._replace(
         regression=now.regression._replace(
@@ -124,28 +130,30 @@ def test_labels_one_by_one_are_a_batch(shared):
     assert with_more._cache_size() == before + 1
     np.testing.assert_allclose(start.regression.covariance, now.regression.covariance, atol=1e-9)
     np.testing.assert_allclose(start.regression.weights, now.regression.weights, rtol=1e-5, atol=1e-7)
-    one, other = (predictions(own, target, jnp.asarray(cavities(3, 5))) for own in (start, now))
+    one, other = (predict_projections(own, target, jnp.asarray(cavities(3, 5))) for own in (start, now))
     assert one.log_variance.shape == (3, 2)
     np.testing.assert_allclose(one.projected, other.projected, rtol=1e-6)
 
 
 def test_it_is_unsure_where_it_has_seen_nothing():
     rows, target = cavities(200), Target(FAMILY, Z)
-    now = fit(jax.random.key(0), target, rows, labelled(rows).of(Z), SMALL)
+    now = fit_embedding(jax.random.key(0), target, rows, labelled(rows).of(Z), SMALL)
     far = np.array([[2.0, 1.0, 60.0, 2.0]])
-    found = predictions(now, target, jnp.asarray(np.vstack([rows[:1], far])))
-    assert is_unsure(found, np.log(2e-2)).tolist() == [False, True]
+    found = predict_projections(now, target, jnp.asarray(np.vstack([rows[:1], far])))
+    assert np.any(found.log_variance >= np.log(2e-2), axis=-1).tolist() == [False, True]
 
 
 def test_leaving_one_out_picks_the_better_pair():
     rows, target = cavities(150), Target(FAMILY, Z)
     projected = labelled(rows).of(Z)
     settings = Settings(40, 80, (1e-4, 1.0), (1e-4, 10.0), False, (40, 80))
-    assert np.all(np.asarray(fit(jax.random.key(0), target, rows, projected, settings).noise) == 1e-4)
+    assert np.all(np.asarray(fit_embedding(jax.random.key(0), target, rows, projected, settings).noise) == 1e-4)
     new, exact = cavities(50, 7), labelled(cavities(50, 7)).of(Z)
 
     def error(given):
-        found = predictions(fit(jax.random.key(0), target, rows, projected, given), target, jnp.asarray(new)).projected
+        found = predict_projections(
+            fit_embedding(jax.random.key(0), target, rows, projected, given), target, jnp.asarray(new)
+        ).projected
         return float(np.mean(np.log(np.asarray(Gaussian().kl(exact, found)))))
 
     assert error(settings) < error(Settings(40, 80, (1e-4,), (10.0,), False)) - 1.0
@@ -191,7 +199,7 @@ def test_kernels_are_expectations():
 
 def test_sum_and_product_of_single_embeddings():
     of = tuples(6)
-    parts = [OnEmbeddings((s,), g).gram(*[Messages(of.means[:, [k]], of.variances[:, [k]])] * 2)
+    parts = [OnEmbeddings((s,), g).gram(*[MessageMoments(of.means[:, [k]], of.variances[:, [k]])] * 2)
              for k, (s, g) in enumerate([(1.0, 0.2), (3.0, 0.4)])]  # fmt: skip
     np.testing.assert_allclose(SumOnEmbeddings((1.0, 3.0), (0.2, 0.4)).gram(of, of), parts[0] + parts[1])
     np.testing.assert_allclose(ProductOnEmbeddings((1.0, 3.0), (0.2, 0.4)).gram(of, of), parts[0] * parts[1])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cavity.learned.regression import blank, fitted, leave_one_out, update
+from cavity.learned.regression import blank, fit_weights, leave_one_out_errors, update
 
 
 def data(count=30, size=6, seed=0):
@@ -16,7 +16,7 @@ def data(count=30, size=6, seed=0):
 
 def test_the_posterior_is_equations_12_and_13():
     x, y, noise = data()
-    found = fitted(jnp.asarray(x), jnp.asarray(y), jnp.asarray(noise), prior=2.0)
+    found = fit_weights(jnp.asarray(x), jnp.asarray(y), jnp.asarray(noise), prior=2.0)
     covariance = np.linalg.inv((x.T / noise) @ x + np.eye(6) / 2.0)
     np.testing.assert_allclose(found.covariance, covariance, rtol=1e-10)
     np.testing.assert_allclose(found.weights, covariance @ (x.T / noise) @ y, rtol=1e-9)
@@ -37,7 +37,7 @@ def test_updates_one_by_one_or_together_end_at_the_same():
         jnp.asarray(np.vstack([y[10:], [np.nan] * 2])),
         jnp.asarray(filled),
     )
-    whole = fitted(jnp.asarray(x), jnp.asarray(y), jnp.asarray(noise), prior=2.0)
+    whole = fit_weights(jnp.asarray(x), jnp.asarray(y), jnp.asarray(noise), prior=2.0)
     np.testing.assert_allclose(now.covariance, whole.covariance, rtol=1e-8, atol=1e-14)
     np.testing.assert_allclose(now.weights, whole.weights, rtol=1e-8)
 
@@ -50,7 +50,7 @@ def test_leaving_one_out_is_what_it_says():
             rest = np.delete(np.arange(12), k)
             w = np.linalg.solve(x[rest].T @ x[rest] + ridge * np.eye(6), x[rest].T @ y[rest])
             errors.append((y[k] - x[k] @ w) ** 2)
-        found = leave_one_out(jnp.asarray(x), jnp.asarray(y), jnp.array([ridge]))
+        found = leave_one_out_errors(jnp.asarray(x), jnp.asarray(y), jnp.array([ridge]))
         np.testing.assert_allclose(found[0], np.mean(errors, axis=0), rtol=1e-9)
 
 

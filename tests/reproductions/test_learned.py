@@ -20,7 +20,7 @@ from cavity_reproductions.learned.logistic_messages import (
 )
 
 from cavity.families import Beta, Gaussian
-from cavity.learned.embedding_operator import Settings, fit, predictions
+from cavity.learned.embedding_operator import Settings, fit_embedding, predict_projections
 from cavity.learned.targets import Target
 
 
@@ -97,8 +97,8 @@ def test_more_than_a_thousand_features_bring_little():
     target, error = Target(FAMILY, Z), {}
     for count in (125, 1000, 2000):
         settings = Settings(500, count, (0.5,), (1e-4,))
-        now = fit(jax.random.key(0), target, train.cavities, train.of(Z), settings)
-        found = predictions(now, target, jnp.asarray(test.cavities)).projected
+        now = fit_embedding(jax.random.key(0), target, train.cavities, train.of(Z), settings)
+        found = predict_projections(now, target, jnp.asarray(test.cavities)).projected
         error[count] = np.mean(log_kl(Z, test, np.asarray(found)))
     assert error[125] - error[1000] > 0.5
     assert abs(error[1000] - error[2000]) < 0.2

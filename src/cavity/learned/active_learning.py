@@ -22,11 +22,11 @@ from cavity.learned.calibration import AT_THE_END, RATE, SURPRISE, UNSURPRISING,
 from cavity.learned.gp_learner import GPLearner, pad_rows
 from cavity.learned.gp_state import Labels
 from cavity.learned.learner import Learner, MessagePrediction
-from cavity.learned.message_coordinates import divergence, statistics_of
+from cavity.learned.message_coordinates import divergence, tilted_statistics_of
 from cavity.learned.oracles import Answers, Oracle
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
 from cavity.learned.simulation import check_variables
-from cavity.learned.tuning import Hyperparameters
+from cavity.learned.tuning import TunedKernel
 from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
 from cavity.storage import StorageError, load, save
 
@@ -112,6 +112,14 @@ class JustInTime(Moments):
         self.expected_kl = self.least_ess = float("nan")
         self._factor: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A random key and the structure of a factor cannot be pickled as they are.
+        return self.__dict__ | {"key": np.asarray(jax.random.key_data(self.key)), "_factor": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.key = jax.random.wrap_key_data(jnp.asarray(state["key"]))
+
     # ------------------------------------------------------------ inside compiled sweeps
 
     def check(self, factor: Factor, family: Family) -> None:
@@ -139,7 +147,7 @@ class JustInTime(Moments):
             raise TypeError("learned messages are those of whole factors, power 1; use EP.")
         found = self.learner.predict(state, factor, family, cavity, data)
         site = jnp.where(found.confident, found.site, 0.0)
-        tilted = Tilted(jnp.where(found.confident, found.log_z, 0.0), statistics_of(family, cavity, site), site)
+        tilted = Tilted(jnp.where(found.confident, found.log_z, 0.0), tilted_statistics_of(family, cavity, site), site)
         return tilted, {UNSURE: ~found.confident}
 
     # ------------------------------------------------------------ between sweeps, on the host
@@ -325,7 +333,7 @@ class JustInTime(Moments):
             raise StorageError(f"{path} is damaged: it holds numbers that no operator has.")
         learner = operator.learner
         assert isinstance(learner, GPLearner)
-        learner.store, learner.tuned = labels, Hyperparameters(widths, noise, sampling, scales)
+        learner.store, learner.tuned = labels, TunedKernel(widths, noise, sampling, scales)
         learner.reference, learner.inflation = reference, audits.inflation
         learner.tuned_at, operator.queries, operator.refusals = counts
         operator.audited = audits

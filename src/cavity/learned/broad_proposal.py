@@ -21,7 +21,7 @@ from cavity._core.precision import float64
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import cut, parts_of
+from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.oracles import Answers, Oracle, stack_answers
 from cavity.learned.sampling import project_draws
 
@@ -125,7 +125,7 @@ def sample_one(draw: Draw, family: Family, draws: int, key: jax.Array, cavity: j
     """One question."""
     values, log_weights = draw(key, draws)
     rows = values if isinstance(values, tuple) else (values,)
-    parts = list(zip(parts_of(family), cut(family, cavity), rows, strict=True))
+    parts = list(zip(parts_of(family), split_variables(family, cavity), rows, strict=True))
     for own, piece, x in parts:
         log_weights = log_weights + own.log_density(piece, x)
     total = logsumexp(log_weights)

@@ -10,9 +10,9 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.embedding_operator import ONLINE, Embedding, Settings, fit, predict, with_more
+from cavity.learned.embedding_operator import ONLINE, Embedding, Settings, fit_embedding, predict_projection, with_more
 from cavity.learned.learner import Learner, MessagePrediction
-from cavity.learned.message_coordinates import cut, parts_of
+from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.oracles import Answers
 from cavity.learned.targets import Target
 from cavity.moments.base import Batch, Group
@@ -81,14 +81,14 @@ class EmbeddingLearner(Learner):
         """Arrays of the right shapes, from two labels that say nothing."""
         one = np.concatenate([np.asarray(own.flat()) + 1.0 for own in parts_of(self.target.family)])
         rows = np.stack([one, 2.0 * one])
-        pieces = cut(self.target.family, jnp.asarray(rows))[self.target.output]
-        return fit(self.key, self.target, rows, np.asarray(pieces), self.settings)
+        pieces = split_variables(self.target.family, jnp.asarray(rows))[self.target.output]
+        return fit_embedding(self.key, self.target, rows, np.asarray(pieces), self.settings)
 
     def predict(
         self, state: tuple[Embedding, Recent, Any], factor: Factor, family: Family, cavity: jax.Array, data: Any
     ) -> MessagePrediction:
         now, recent, trained = state
-        found = predict(now, self.target, self.incoming(cavity, data))
+        found = predict_projection(now, self.target, self.incoming(cavity, data))
         answer, asked = recent.answer(cavity)
         doubt = jnp.max(found.log_variance)
         site = proper_ratio(family, jnp.where(asked, answer, found.projected), cavity)
@@ -108,7 +108,7 @@ class EmbeddingLearner(Learner):
                 self.waiting.append((row, projected))
                 if self.count == self.first:
                     first, second = (np.stack(column) for column in zip(*self.waiting, strict=True))
-                    self.now = fit(self.key, self.target, first, second, self.settings)
+                    self.now = fit_embedding(self.key, self.target, first, second, self.settings)
             else:
                 assert self.now is not None
                 self.now = with_more(self.now, self.target, jnp.asarray(row[None]), jnp.asarray(projected[None]))

@@ -1,9 +1,9 @@
 """The operator of Jitkrittum et al. (2015): Bayesian linear regression on two-stage random features of the messages.
 
-    widths     σ² and γ² by the median heuristic (supplement A), γ² times a factor
-    fit        on an initial batch; factor and noise given, or chosen by leaving one out on grids
-    predict    projection of one variable, log predictive variance of every target (15)
-    with_more  labels that arrive later, one by one or several ((16), (17))
+    widths              σ² and γ² by the median heuristic (supplement A), γ² times a factor
+    fit_embedding       on an initial batch; factor and noise given, or chosen by leaving one out on grids
+    predict_projection  projection of one variable, log predictive variance of every target (15)
+    with_more           labels that arrive later, one by one or several ((16), (17))
 
 An operator is for one factor and one direction; the arrays of `Embedding` keep their shapes when it learns, so that a
 program which takes them is compiled once. The paper gives every output a feature map of its own (`shared=False`). With
@@ -21,8 +21,8 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.learned.features import TwoStages, two_stages
-from cavity.learned.message_kernels import mean_variances, median_gap, messages_of
-from cavity.learned.regression import Regression, fitted, leave_one_out, update
+from cavity.learned.message_kernels import mean_variances, median_gap, message_moments
+from cavity.learned.regression import Regression, fit_weights, leave_one_out_errors, update
 from cavity.learned.targets import Target
 
 #: messages the widths are computed from; of more, so many are chosen
@@ -67,7 +67,7 @@ BATCH = Settings(500, 1000, (0.1, 0.2, 1 / 3, 0.5, 1.0, 2.0, 5.0, 10.0), (1e-4, 
 
 
 @float64
-def fit(
+def fit_embedding(
     key: jax.Array, target: Target, cavities: np.ndarray, projected: np.ndarray, settings: Settings = ONLINE
 ) -> Embedding:
     """From an initial batch of labels: cavities of all variables, projections of the target's own."""
@@ -75,7 +75,7 @@ def fit(
     values = jax.vmap(target.of)(rows, jnp.asarray(projected, float))
     choose, draw, trial = jax.random.split(key, 3)
     chosen_rows = np.asarray(jax.random.permutation(choose, len(rows)))[:MOST]
-    seen = messages_of(target.family, np.asarray(rows)[chosen_rows])
+    seen = message_moments(target.family, np.asarray(rows)[chosen_rows])
     squares = mean_variances(seen)
     gap, widths = median_gap(seen, squares), jnp.sqrt(jnp.asarray(squares))
     chosen = selected(trial, target.family, rows, values, widths, gap, settings)
@@ -84,7 +84,7 @@ def fit(
     for own, (factor, noise), columns in zip(keys, chosen, jnp.split(values, len(chosen), axis=1), strict=True):
         stages.append(two_stages(own, settings.inner, settings.outer, widths, float(np.sqrt(factor * gap))))
         seen_by = compiled_features(stages[-1], target.family, rows)
-        regressions.append(fitted(seen_by, columns, jnp.full(len(columns), noise)))
+        regressions.append(fit_weights(seen_by, columns, jnp.full(len(columns), noise)))
     maps, regression = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in (stages, regressions))
     return Embedding(maps, regression, jnp.asarray([noise for _, noise in chosen]))
 
@@ -119,10 +119,10 @@ def compiled_features(stages: TwoStages, family: Family, cavities: jax.Array) ->
     return stages.of(family, cavities)
 
 
-compiled_leave_one_out = jax.jit(leave_one_out)
+compiled_leave_one_out = jax.jit(leave_one_out_errors)
 
 
-def predict(now: Embedding, target: Target, cavity: jax.Array) -> Prediction:
+def predict_projection(now: Embedding, target: Target, cavity: jax.Array) -> Prediction:
     """What the operator says about one site; pure, to be compiled with `target` static."""
     seen = jax.vmap(lambda stages: stages.of(target.family, cavity[None]))(now.stages)
     means, spread = jax.vmap(lambda regression, x: regression.predict(x))(now.regression, seen)
@@ -132,14 +132,9 @@ def predict(now: Embedding, target: Target, cavity: jax.Array) -> Prediction:
 
 
 @partial(jax.jit, static_argnums=1)
-def predictions(now: Embedding, target: Target, cavities: jax.Array) -> Prediction:
-    """`predict` for many sites."""
-    return jax.lax.map(lambda cavity: predict(now, target, cavity), cavities, batch_size=500)
-
-
-def is_unsure(found: Prediction, threshold: float) -> jax.Array:
-    """Whether the oracle is to be asked: a log predictive variance at or above the threshold, of any target."""
-    return jnp.any(found.log_variance >= threshold, axis=-1)
+def predict_projections(now: Embedding, target: Target, cavities: jax.Array) -> Prediction:
+    """`predict_projection` for many sites."""
+    return jax.lax.map(lambda cavity: predict_projection(now, target, cavity), cavities, batch_size=500)
 
 
 @partial(jax.jit, static_argnums=1)

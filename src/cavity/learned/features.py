@@ -9,7 +9,7 @@ import numpy as np
 from cavity.families.base import Family
 from cavity.families.beta import Beta
 from cavity.families.gamma import Gamma
-from cavity.learned.message_coordinates import cut, parts_of
+from cavity.learned.message_coordinates import parts_of, split_variables
 
 #: nodes of the rule that gives E[exp(iwx)] of a Beta variable
 NODES = 192
@@ -64,7 +64,7 @@ def embedded(inner: Waves, family: Family, etas: jax.Array, exact: bool = False)
 
     def one(eta: jax.Array) -> jax.Array:
         product = jnp.exp(1j * inner.phases)
-        for number, (own, piece) in enumerate(zip(parts_of(family), cut(family, eta), strict=True)):
+        for number, (own, piece) in enumerate(zip(parts_of(family), split_variables(family, eta), strict=True)):
             product = product * characteristic(own, piece, inner.frequencies[:, number], exact)
         return jnp.real(product)
 
@@ -99,6 +99,6 @@ def beta_characteristic(eta: jax.Array, frequency: jax.Array) -> jax.Array:
 
 def mean_and_variance(family: Family, etas: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Means and variances of messages of numbers, (cavities, messages) each."""
-    rows = list(zip(parts_of(family), cut(family, etas), strict=True))
+    rows = list(zip(parts_of(family), split_variables(family, etas), strict=True))
     means = jnp.stack([own.mean(piece) for own, piece in rows], axis=-1)
     return means, jnp.stack([own.covariance(piece) for own, piece in rows], axis=-1)

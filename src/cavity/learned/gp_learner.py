@@ -24,7 +24,7 @@ from cavity.learned.learner import Learner, MessagePrediction
 from cavity.learned.message_coordinates import anchored, changes, parts_of, reference_for
 from cavity.learned.oracles import Answers
 from cavity.learned.simulation import count_outputs
-from cavity.learned.tuning import Hyperparameters, tune
+from cavity.learned.tuning import TunedKernel, tune
 from cavity.moments.base import Batch, Group
 
 #: labels kept at first; more make the arrays larger
@@ -39,7 +39,7 @@ class GPLearner(Learner):
     def __init__(self, tol_kl: float) -> None:
         self.tol_kl = tol_kl
         self.store: Labels | None = None
-        self.tuned: Hyperparameters | None = None
+        self.tuned: TunedKernel | None = None
         self.tuned_at, self.capacity, self.inflation = 0, CAPACITY, 1.0
         self.reference: np.ndarray | None = None
         self._state: GPState | None = None
@@ -50,15 +50,18 @@ class GPLearner(Learner):
 
     def state(self, group: Group, noisy: bool) -> GPState:
         family = group.family
-        anchor = reference_before(family) if self.reference is None else self.reference
+        blank = reference_before(family)
+        anchor = blank if self.reference is None else self.reference
         one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], group.data)
-        size = jax.eval_shape(lambda cavity, own: inputs_of(family, cavity, own), anchor, one).shape[0]
+        size = jax.eval_shape(lambda cavity, own: inputs_of(family, cavity, own), reference_before(family), one).shape[
+            0
+        ]
         targets = count_targets(family)
         if self._state is None:
             groups = targets if noisy else 1
             self.capacity = max(self.capacity, NOISY_CAPACITY if groups > 1 else CAPACITY)
             self._state = prior_state(size, targets, groups, self.capacity, anchor)
-        if (self._state.inputs.shape[1], self._state.scales.shape[0]) != (size, targets):
+        if (self._state.inputs.shape[1], self._state.scales.shape[0], len(anchor)) != (size, targets, family.size):
             raise ValueError(
                 f"this operator has learned from sites of {self._state.inputs.shape[1]} numbers and is asked about "
                 f"{size}: make one for each kind of variables and data."
@@ -108,7 +111,7 @@ class GPLearner(Learner):
     def inflate(self, factor: float) -> None:
         self.inflation = factor
         if self._state is not None:
-            self._state = self._state._replace(inflation=jnp.asarray(factor, float))
+            self._state = self._state._replace(inflation=np.asarray(factor, float))
 
     def select(self, batch: Batch, noisy: bool, most: int) -> np.ndarray:
         state = self.state(batch, noisy)

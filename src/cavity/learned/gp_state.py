@@ -14,8 +14,8 @@ from scipy.linalg import cho_solve, solve_triangular
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
-from cavity.learned.message_coordinates import anchored, coordinates, cut, displace_all, parts_of, steps_of
-from cavity.learned.tuning import Hyperparameters, label_variances
+from cavity.learned.message_coordinates import anchored, coordinates, displace_all, parts_of, split_variables, steps_of
+from cavity.learned.tuning import TunedKernel, label_variances
 
 #: how far beyond what was seen an input may lie, in shares of the range seen, before it counts as new
 BEYOND = 0.1
@@ -125,7 +125,7 @@ def log_overlap(family: Family, cavity: jax.Array, site: jax.Array, outputs: int
     what is learned of log Z is the difference.
     """
     total = jnp.zeros(())
-    rows = list(zip(parts_of(family), cut(family, cavity), cut(family, site), strict=True))
+    rows = list(zip(parts_of(family), split_variables(family, cavity), split_variables(family, site), strict=True))
     for own, before, message in rows[len(rows) - outputs :]:
         alone = own.flat() + message
         proper = own.is_proper(alone) & own.is_proper(before + message)
@@ -141,7 +141,7 @@ def sensitivity(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Arra
 
     def one(direction: jax.Array) -> jax.Array:
         eta, slope = jax.jvp(lambda s: displace_all(family, cavity, s), (steps,), (direction,))
-        pieces = zip(parts_of(family), cut(family, eta), cut(family, slope), strict=True)
+        pieces = zip(parts_of(family), split_variables(family, eta), split_variables(family, slope), strict=True)
         return sum((curvature(own, piece, way) for own, piece, way in pieces), jnp.zeros(()))
 
     return jax.vmap(one)(jnp.eye(len(steps)))
@@ -172,9 +172,9 @@ class Labels(NamedTuple):
 
 
 def posterior_state(
-    labels: Labels, tuned: Hyperparameters, capacity: int, inflation: float = 1.0, reference: np.ndarray | None = None
+    labels: Labels, tuned: TunedKernel, capacity: int, inflation: float = 1.0, reference: np.ndarray | None = None
 ) -> GPState:
-    """The posterior given the labels, in arrays of the given capacity. reference: needed where cavities may be flat."""
+    """The posterior given the labels, in NumPy arrays of the given capacity. reference: where cavities may be flat."""
     count, size = labels.inputs.shape
     inputs = np.full((capacity, size), np.inf)
     inputs[:count] = labels.inputs / tuned.widths
@@ -204,4 +204,4 @@ def posterior_state(
         anchor,
         floor,
     )
-    return GPState(*(jnp.asarray(own, float) for own in found))
+    return GPState(*(np.asarray(own, float) for own in found))

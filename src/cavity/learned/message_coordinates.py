@@ -120,14 +120,14 @@ def from_log_cholesky(values: jax.Array, size: int) -> jax.Array:
     return jnp.diag(jnp.exp(values[:size])).at[rows, columns].set(values[size:])
 
 
-def cut(family: Family, flat: jax.Array) -> list[jax.Array]:
+def split_variables(family: Family, flat: jax.Array) -> list[jax.Array]:
     """Natural parameters of a product, one piece per variable."""
     return family.parts(flat) if isinstance(family, Product) else [flat]
 
 
 def anchored(family: Family, cavity: jax.Array, reference: jax.Array) -> jax.Array:
     """The cavity, with the reference in place of what is flat."""
-    rows = zip(parts_of(family), cut(family, cavity), cut(family, reference), strict=True)
+    rows = zip(parts_of(family), split_variables(family, cavity), split_variables(family, reference), strict=True)
     return jnp.concatenate(
         [
             jnp.where(own.is_flat(piece), other, piece) if isinstance(own, OrFlat) else piece
@@ -139,7 +139,7 @@ def anchored(family: Family, cavity: jax.Array, reference: jax.Array) -> jax.Arr
 def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
     """A member of every family so broad that all these projections, one per row, lie well within it."""
     found = []
-    for own, piece in zip(parts_of(family), cut(family, jnp.asarray(projected)), strict=True):
+    for own, piece in zip(parts_of(family), split_variables(family, jnp.asarray(projected)), strict=True):
         if not isinstance(own, OrFlat):
             found.append(np.zeros(own.size))
             continue
@@ -159,20 +159,23 @@ def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
 def coordinates(family: Family, eta: jax.Array) -> jax.Array:
     """`coordinates_of_one` of all variables of a factor."""
     return jnp.concatenate(
-        [coordinates_of_one(own, piece) for own, piece in zip(parts_of(family), cut(family, eta), strict=True)]
+        [
+            coordinates_of_one(own, piece)
+            for own, piece in zip(parts_of(family), split_variables(family, eta), strict=True)
+        ]
     )
 
 
 def changes(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Array:
     """`change` of all variables."""
-    rows = zip(parts_of(family), cut(family, cavity), cut(family, projected), strict=True)
+    rows = zip(parts_of(family), split_variables(family, cavity), split_variables(family, projected), strict=True)
     return jnp.concatenate([change(own, before, after) for own, before, after in rows])
 
 
 def displace_all(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Array:
     """`displace` of all variables."""
     found, start = [], 0
-    for own, piece in zip(parts_of(family), cut(family, cavity), strict=True):
+    for own, piece in zip(parts_of(family), split_variables(family, cavity), strict=True):
         length = steps_of(own)
         found.append(displace(own, piece, steps[start : start + length]))
         start += length
@@ -188,12 +191,12 @@ def steps_of(family: Family) -> int:
 
 def divergence(family: Family, one: jax.Array, other: jax.Array) -> jax.Array:
     """KL(one ‖ other) of products."""
-    rows = zip(parts_of(family), cut(family, one), cut(family, other), strict=True)
+    rows = zip(parts_of(family), split_variables(family, one), split_variables(family, other), strict=True)
     terms: list[Any] = [own.kl(a, b) for own, a, b in rows]
     return jnp.sum(jnp.stack(terms))
 
 
-def statistics_of(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Array:
+def tilted_statistics_of(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Array:
     """The tilted statistics that go with a site, in the coordinates of each family."""
-    rows = zip(parts_of(family), cut(family, cavity), cut(family, site), strict=True)
+    rows = zip(parts_of(family), split_variables(family, cavity), split_variables(family, site), strict=True)
     return jnp.concatenate([statistics(own, before, message) for own, before, message in rows])

@@ -18,32 +18,32 @@ from cavity.families.base import Family
 from cavity.learned.features import Waves, mean_and_variance, waves
 
 
-class Messages(NamedTuple):
+class MessageMoments(NamedTuple):
     """Means and variances of tuples of messages, (tuples, messages of a tuple) each."""
 
     means: np.ndarray
     variances: np.ndarray
 
-    def at(self, rows: np.ndarray) -> "Messages":
+    def at(self, rows: np.ndarray) -> "MessageMoments":
         """Some of them."""
-        return Messages(self.means[rows], self.variances[rows])
+        return MessageMoments(self.means[rows], self.variances[rows])
 
 
 @float64
-def messages_of(family: Family, etas: np.ndarray) -> Messages:
+def message_moments(family: Family, etas: np.ndarray) -> MessageMoments:
     """The incoming messages of rows of cavities."""
-    return Messages(*(np.asarray(own) for own in mean_and_variance(family, jnp.asarray(etas, float))))
+    return MessageMoments(*(np.asarray(own) for own in mean_and_variance(family, jnp.asarray(etas, float))))
 
 
 #: rows of messages to rows of features
-Features = Callable[[Messages], np.ndarray]
+Features = Callable[[MessageMoments], np.ndarray]
 
 
 class MessageKernel(ABC):
     """A kernel on tuples of messages. Widths are given by their squares, one a message."""
 
     @abstractmethod
-    def gram(self, one: Messages, other: Messages) -> np.ndarray:
+    def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         """All values between two sets of tuples."""
 
     @abstractmethod
@@ -57,11 +57,11 @@ class MeanVariance(MessageKernel):
 
     squares: tuple[float, ...]
 
-    def points(self, of: Messages) -> np.ndarray:
+    def points(self, of: MessageMoments) -> np.ndarray:
         """Means and variances in widths."""
         return np.concatenate(of, axis=1) / np.sqrt(self.squares)
 
-    def gram(self, one: Messages, other: Messages) -> np.ndarray:
+    def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         gap = (self.points(one)[:, None] - self.points(other)[None]) ** 2
         return np.exp(-0.5 * gap.sum(axis=-1))
 
@@ -77,7 +77,7 @@ class ExpectedProduct(MessageKernel):
 
     squares: tuple[float, ...]
 
-    def gram(self, one: Messages, other: Messages) -> np.ndarray:
+    def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         return np.prod(single_products(one, other, self.squares), axis=0)
 
     @float64
@@ -92,7 +92,7 @@ class SumOfProducts(MessageKernel):
 
     squares: tuple[float, ...]
 
-    def gram(self, one: Messages, other: Messages) -> np.ndarray:
+    def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         return np.sum(single_products(one, other, self.squares), axis=0)
 
     @float64
@@ -109,7 +109,7 @@ class ProductOfProducts(ExpectedProduct):
     def features(self, key: jax.Array, size: int) -> Features:
         drawn = single_waves(key, size, self.squares)
 
-        def together(of: Messages) -> np.ndarray:
+        def together(of: MessageMoments) -> np.ndarray:
             found = np.ones((len(of.means), 1))
             for own in single_embeddings(drawn, of):
                 found = (found[:, :, None] * own[:, None]).reshape(len(own), -1)
@@ -126,7 +126,7 @@ class OnEmbeddings(MessageKernel):
     gamma2: float
     inner: int = 300
 
-    def gram(self, one: Messages, other: Messages) -> np.ndarray:
+    def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         return np.exp(-0.5 * embedding_gaps(one, other, self.squares) / self.gamma2)
 
     @float64
@@ -144,15 +144,15 @@ class SumOnEmbeddings(MessageKernel):
     squares: tuple[float, ...]
     gammas2: tuple[float, ...]
 
-    def each(self, one: Messages, other: Messages) -> list[np.ndarray]:
+    def each(self, one: MessageMoments, other: MessageMoments) -> list[np.ndarray]:
         """The kernel of every message."""
         found = []
         for number, (square, gamma2) in enumerate(zip(self.squares, self.gammas2, strict=True)):
-            rows = [Messages(m.means[:, [number]], m.variances[:, [number]]) for m in (one, other)]
+            rows = [MessageMoments(m.means[:, [number]], m.variances[:, [number]]) for m in (one, other)]
             found.append(OnEmbeddings((square,), gamma2).gram(*rows))
         return found
 
-    def gram(self, one: Messages, other: Messages) -> np.ndarray:
+    def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         return np.sum(self.each(one, other), axis=0)
 
     def features(self, key: jax.Array, size: int) -> Features:
@@ -163,11 +163,11 @@ class SumOnEmbeddings(MessageKernel):
 class ProductOnEmbeddings(SumOnEmbeddings):
     """∏ in place of Σ."""
 
-    def gram(self, one: Messages, other: Messages) -> np.ndarray:
+    def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         return np.prod(self.each(one, other), axis=0)
 
 
-def single_products(one: Messages, other: Messages, squares: tuple[float, ...]) -> np.ndarray:
+def single_products(one: MessageMoments, other: MessageMoments, squares: tuple[float, ...]) -> np.ndarray:
     """⟨μ_r, μ_s⟩ of single messages, (messages, rows of one, rows of other)."""
     square = np.asarray(squares)[:, None, None]
     total = one.variances.T[:, :, None] + other.variances.T[:, None] + square
@@ -175,28 +175,28 @@ def single_products(one: Messages, other: Messages, squares: tuple[float, ...]) 
     return np.sqrt(square / total) * np.exp(-0.5 * gap**2 / total)
 
 
-def embedding_gaps(one: Messages, other: Messages, squares: tuple[float, ...]) -> np.ndarray:
+def embedding_gaps(one: MessageMoments, other: MessageMoments, squares: tuple[float, ...]) -> np.ndarray:
     """‖μ_r − μ_s‖² of joint embeddings."""
 
-    def own(of: Messages) -> np.ndarray:
+    def own(of: MessageMoments) -> np.ndarray:
         return np.prod(np.sqrt(np.asarray(squares) / (2.0 * of.variances + np.asarray(squares))), axis=1)
 
     across = np.prod(single_products(one, other, squares), axis=0)
     return np.maximum(own(one)[:, None] + own(other)[None] - 2.0 * across, 0.0)
 
 
-def mean_variances(of: Messages) -> tuple[float, ...]:
+def mean_variances(of: MessageMoments) -> tuple[float, ...]:
     """σ² of the median heuristic: the average variance of each incoming message (supplement A, step 1)."""
     return tuple(of.variances.mean(axis=0).tolist())
 
 
-def median_gap(of: Messages, squares: tuple[float, ...]) -> float:
+def median_gap(of: MessageMoments, squares: tuple[float, ...]) -> float:
     """γ² of the median heuristic (supplement A, step 2), over pairs i ≤ j; the authors count the zero ones i = j."""
     gaps = embedding_gaps(of, of, squares)
     return float(np.median(gaps[np.triu_indices(len(gaps))]))
 
 
-def embedding(drawn: Waves, of: Messages) -> np.ndarray:
+def embedding(drawn: Waves, of: MessageMoments) -> np.ndarray:
     """√(2/D) cos(ω·m + b) exp(−½ Σ ω² v): Algorithm 1, step 3."""
     frequencies, phases = (np.asarray(own) for own in drawn)
     angle = of.means @ frequencies.T + phases
@@ -205,7 +205,7 @@ def embedding(drawn: Waves, of: Messages) -> np.ndarray:
 
 def of_points(drawn: Waves, points: np.ndarray) -> np.ndarray:
     """`Waves.of` for the host."""
-    return embedding(drawn, Messages(points, np.zeros_like(points)))
+    return embedding(drawn, MessageMoments(points, np.zeros_like(points)))
 
 
 def single_waves(key: jax.Array, size: int, squares: tuple[float, ...]) -> list[Waves]:
@@ -214,8 +214,9 @@ def single_waves(key: jax.Array, size: int, squares: tuple[float, ...]) -> list[
     return [waves(own, size, jnp.sqrt(jnp.asarray([square]))) for own, square in zip(keys, squares, strict=True)]
 
 
-def single_embeddings(drawn: list[Waves], of: Messages) -> list[np.ndarray]:
+def single_embeddings(drawn: list[Waves], of: MessageMoments) -> list[np.ndarray]:
     """Features of each message of the tuples, alone."""
     return [
-        embedding(own, Messages(of.means[:, [number]], of.variances[:, [number]])) for number, own in enumerate(drawn)
+        embedding(own, MessageMoments(of.means[:, [number]], of.variances[:, [number]]))
+        for number, own in enumerate(drawn)
     ]

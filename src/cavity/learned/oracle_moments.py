@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from cavity._core.precision import float64
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
-from cavity.learned.message_coordinates import statistics_of
+from cavity.learned.message_coordinates import tilted_statistics_of
 from cavity.learned.oracles import Oracle, join_answers
 from cavity.learned.sampling import DRAWS, as_oracle
 from cavity.learned.simulation import check_variables
@@ -79,5 +79,5 @@ class EveryTime(Moments):
         # An answer that was refused is not finite.
         refused = ~(jnp.isfinite(log_z[0]) & jnp.all(jnp.isfinite(site)))
         site = jnp.where(refused, 0.0, site)
-        tilted = Tilted(jnp.where(refused, 0.0, log_z[0]), statistics_of(family, cavity, site), site)
+        tilted = Tilted(jnp.where(refused, 0.0, log_z[0]), tilted_statistics_of(family, cavity, site), site)
         return tilted, {UNSURE: refused}

@@ -43,7 +43,9 @@ def update(now: Regression, features: jax.Array, targets: jax.Array, noise: jax.
     return Regression(0.5 * (covariance + covariance.T), now.products + x.T @ y)
 
 
-def fitted(features: jax.Array, targets: jax.Array, noise: jax.Array, prior: float | jax.Array = 1.0) -> Regression:
+def fit_weights(
+    features: jax.Array, targets: jax.Array, noise: jax.Array, prior: float | jax.Array = 1.0
+) -> Regression:
     """From all labels at once, by the Cholesky factor of the precision (11)–(13); free of the rounding of updates."""
     told = jnp.isfinite(noise)
     root = jnp.sqrt(jnp.where(told, 1.0 / jnp.where(told, noise, 1.0), 0.0))[:, None]
@@ -54,7 +56,7 @@ def fitted(features: jax.Array, targets: jax.Array, noise: jax.Array, prior: flo
     return Regression(0.5 * (covariance + covariance.T), x.T @ y)
 
 
-def leave_one_out(features: jax.Array, targets: jax.Array, ridge: jax.Array) -> jax.Array:
+def leave_one_out_errors(features: jax.Array, targets: jax.Array, ridge: jax.Array) -> jax.Array:
     """Mean squared error of leaving each label out, for every ridge parameter: residual / (1 − h).
 
     From one decomposition V S² Vᵀ of XᵀX: h = Σ (x·v)²/(s² + ridge), which is safe while the ridge is large against the

@@ -23,7 +23,7 @@ from cavity.families.categorical import Categorical
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import cut, parts_of
+from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.oracles import Answers, Integrated, Oracle, stack_answers
 from cavity.learned.simulation import Simulator, simulator_of
 from cavity.moments.base import Moments
@@ -40,7 +40,7 @@ BATCH = 16
 Pieces = list[np.ndarray]
 
 
-class Question(NamedTuple):
+class SiteQuestion(NamedTuple):
     """One site: its factor, families and cavities of its variables, its data."""
 
     factor: Factor
@@ -49,7 +49,7 @@ class Question(NamedTuple):
     data: Any
 
 
-class Draws(NamedTuple):
+class WeightedDraws(NamedTuple):
     """values: one array a variable. log_weights: of each draw; both unnormalised."""
 
     values: list[np.ndarray]
@@ -68,27 +68,27 @@ class Sampled(Oracle):
         return True
 
     @abstractmethod
-    def count_proposed(self, site: Question) -> int:
+    def count_proposed(self, site: SiteQuestion) -> int:
         """How many variables, the first ones, are drawn from their cavities."""
 
     @abstractmethod
-    def weigh(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
+    def weigh(self, site: SiteQuestion, values: list[np.ndarray], rng: np.random.Generator) -> WeightedDraws:
         """All variables, given those that were drawn, and what the factor and the other cavities say of them."""
 
     def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
         families, found = parts_of(family), []
         for number, cavity in enumerate(np.asarray(cavities)):
-            pieces = [np.asarray(piece) for piece in cut(family, jnp.asarray(cavity))]
+            pieces = [np.asarray(piece) for piece in split_variables(family, jnp.asarray(cavity))]
             rng = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, number))).tolist())
             own = jax.tree.map(lambda leaf, at=number: np.asarray(leaf)[at], data)
             try:
-                found.append(self.answer_one(Question(factor, families, pieces, own), rng))
+                found.append(self.answer_one(SiteQuestion(factor, families, pieces, own), rng))
             except SamplerError as error:
                 # What was found before is not lost.
                 raise SamplerError(str(error), stack_answers(found) if found else None) from error.__cause__
         return stack_answers(found)
 
-    def answer_one(self, site: Question, rng: np.random.Generator) -> Answers:
+    def answer_one(self, site: SiteQuestion, rng: np.random.Generator) -> Answers:
         """The answer to one question."""
         families, pieces = site.families, site.pieces
         first = self.count_proposed(site)
@@ -133,13 +133,13 @@ class Sampled(Oracle):
 class Weighed(Sampled):
     """A factor with a log density, all of whose variables are drawn from their cavities."""
 
-    def count_proposed(self, site: Question) -> int:
+    def count_proposed(self, site: SiteQuestion) -> int:
         return len(site.families)
 
-    def weigh(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
+    def weigh(self, site: SiteQuestion, values: list[np.ndarray], rng: np.random.Generator) -> WeightedDraws:
         x = tuple(map(jnp.asarray, values)) if len(values) > 1 else jnp.asarray(values[0])
         found = np.asarray(log_factor(site.factor, x, site.data))
-        return Draws(values, np.where(np.isnan(found), -np.inf, found))
+        return WeightedDraws(values, np.where(np.isnan(found), -np.inf, found))
 
 
 @jax.jit
@@ -156,11 +156,11 @@ class Simulated(Sampled):
     def check(self, factor: Factor) -> None:
         simulator_in(factor)
 
-    def count_proposed(self, site: Question) -> int:
+    def count_proposed(self, site: SiteQuestion) -> int:
         simulator, known = simulator_in(site.factor)
         return len(simulator.input_slots) - len(known)
 
-    def weigh(self, site: Question, values: list[np.ndarray], rng: np.random.Generator) -> Draws:
+    def weigh(self, site: SiteQuestion, values: list[np.ndarray], rng: np.random.Generator) -> WeightedDraws:
         simulator, known = simulator_in(site.factor)
         arguments, free = list(values), len(values)
         for place, value in zip(known, site.data.values if known else (), strict=True):
@@ -170,7 +170,7 @@ class Simulated(Sampled):
         log_weights = np.zeros(self.draws)
         for own, cavity, found in zip(families, pieces, outputs, strict=True):
             log_weights += np.asarray(log_density(own, cavity, found))
-        return Draws([*values, *outputs], log_weights)
+        return WeightedDraws([*values, *outputs], log_weights)
 
     def run(
         self, simulator: Simulator, rng: np.random.Generator, inputs: list[np.ndarray], families: Sequence[Family]
@@ -178,12 +178,21 @@ class Simulated(Sampled):
         """The program's outputs, checked."""
         shown = ", ".join(np.array2string(own[:3], precision=4) for own in inputs)
         try:
-            raw = simulator.sampler(rng, *inputs)
+            # Copies: the draws are weighed afterwards, whatever the program writes over its arguments.
+            raw = simulator.sampler(rng, *(own.copy() for own in inputs))
         except Exception as error:
             raise SamplerError(
                 f"the sampler raised {type(error).__name__}: {error}. Its first inputs: {shown}."
             ) from error
-        outputs = [np.asarray(own) for own in (raw if isinstance(raw, tuple | list) else (raw,))]
+        given = raw if isinstance(raw, tuple | list) else (raw,)
+        if any(np.ma.is_masked(own) for own in given):
+            raise SamplerError(f"the sampler gave masked values. Its first inputs: {shown}.")
+        outputs = [np.asarray(own) for own in given]
+        if any(own.dtype.kind not in "biuf" for own in outputs):
+            kinds = ", ".join(str(own.dtype) for own in outputs)
+            raise SamplerError(
+                f"the sampler must give arrays of real numbers; found {kinds}. Its first inputs: {shown}."
+            )
         wanted = [(self.draws, *own.event_shape) for own in families]
         if [own.shape for own in outputs] != wanted:
             raise SamplerError(
@@ -255,7 +264,7 @@ def sobol(dimension: int, draws: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def quantiles(family: Family, eta: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Draws of a member at uniform points, one row a draw."""
+    """WeightedDraws of a member at uniform points, one row a draw."""
     if isinstance(family, Gaussian):
         return eta[0] / eta[1] + stats.norm.ppf(uniform[:, 0]) / np.sqrt(eta[1])
     if isinstance(family, FullGaussian):
@@ -289,7 +298,7 @@ def project_draws(family: Family, values: Any, weights: Any) -> jax.Array:
         gap = values - mean
         spread = (weights[:, None] * gap).T @ gap if family.event_shape else weights @ gap**2
         return family.from_mean(mean, spread)
-    # Draws that weigh nothing may lie where the statistics are infinite.
+    # WeightedDraws that weigh nothing may lie where the statistics are infinite.
     statistics = jnp.where(weights[:, None] > 0, jax.vmap(family.statistics)(values), 0.0)
     return family.natural(weights @ statistics)
 

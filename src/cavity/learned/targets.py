@@ -20,7 +20,7 @@ from cavity.families.beta import Beta
 from cavity.families.dirichlet import Dirichlet
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import change, cut, displace, parts_of
+from cavity.learned.message_coordinates import change, displace, parts_of, split_variables
 
 Kind = Literal["statistics", "parameters", "message", "change"]
 
@@ -40,7 +40,7 @@ class Target:
 
     def of(self, cavity: jax.Array, projected: jax.Array) -> jax.Array:
         """Numbers to learn. cavity: of all variables; projected: of this one, natural parameters both."""
-        own, incoming = self.own, cut(self.family, cavity)[self.output]
+        own, incoming = self.own, split_variables(self.family, cavity)[self.output]
         if self.kind == "statistics":
             return own.moments(projected)
         if self.kind == "change":
@@ -49,7 +49,7 @@ class Target:
 
     def back(self, cavity: jax.Array, values: jax.Array) -> jax.Array:
         """Natural parameters of the projection that the numbers stand for."""
-        own, incoming = self.own, cut(self.family, cavity)[self.output]
+        own, incoming = self.own, split_variables(self.family, cavity)[self.output]
         if self.kind == "statistics":
             return own.natural(values)
         if self.kind == "change":

@@ -16,7 +16,7 @@ NOISE = (-23.0, 0.0)
 SAMPLING = (-16.0, 10.0)
 
 
-class Hyperparameters(NamedTuple):
+class TunedKernel(NamedTuple):
     """widths: in the units of the inputs. noise: variance of an exact label, in units of a target's scale squared.
 
     sampling: what 1/ESS is multiplied with to give the rest of a label's variance, one number per target, or one for
@@ -29,7 +29,7 @@ class Hyperparameters(NamedTuple):
     scales: np.ndarray
 
 
-def label_variances(tuned: Hyperparameters, spread: Any) -> np.ndarray:
+def label_variances(tuned: TunedKernel, spread: Any) -> np.ndarray:
     """Variances of labels, (groups, labels)."""
     return tuned.noise + tuned.sampling[:, None] * np.asarray(spread)[None]
 
@@ -68,8 +68,8 @@ evidence_and_slope = jax.jit(jax.value_and_grad(negative_evidence))
 
 
 def tune(
-    inputs: np.ndarray, targets: np.ndarray, spread: np.ndarray, seed: int = 0, start: Hyperparameters | None = None
-) -> Hyperparameters:
+    inputs: np.ndarray, targets: np.ndarray, spread: np.ndarray, seed: int = 0, start: TunedKernel | None = None
+) -> TunedKernel:
     """The best hyperparameters, from the last ones or from common ones."""
     chosen = np.random.default_rng(seed).permutation(len(inputs))[:MOST]
     size, rows = inputs.shape[1], FEW if len(chosen) <= FEW else MOST
@@ -95,7 +95,7 @@ def tune(
     clipped = [np.clip(p, *np.array(bounds).T) for p in tried]
     best = min((minimize(value, p, jac=True, method="L-BFGS-B", bounds=bounds) for p in clipped), key=lambda r: r.fun)
     widths, exact, sampling = np.exp(best.x[:size]), np.exp(best.x[size]), np.exp(best.x[size + 1 :])
-    found = Hyperparameters(widths * deviation, float(exact), sampling, np.ones(targets.shape[1]))
+    found = TunedKernel(widths * deviation, float(exact), sampling, np.ones(targets.shape[1]))
     u = x[held] / widths
     kernel = np.exp(-0.5 * ((u[:, None] - u[None]) ** 2).sum(axis=-1))
     solved = [np.linalg.solve(kernel + np.diag(own), targets[chosen]) for own in label_variances(found, spread[chosen])]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.baselines.forests import MessageForest, MondrianForest, regression_parameters
-from cavity.learned.embedding_operator import BATCH, Embedding, fit, predictions
+from cavity.learned.embedding_operator import BATCH, Embedding, fit_embedding, predict_projections
 from cavity.learned.targets import Target
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREY, VERMILION, label, legend
@@ -84,7 +84,7 @@ def asked(unit: Unit, config: Config, labels: Labelled, cavities: np.ndarray) ->
     """(how unsure an operator is, its projections)."""
     target = Target(FAMILY, Z)
     if unit.name == KJIT:
-        found = predictions(kernel_operator(unit.seed, config.seed, config.size), target, jnp.asarray(cavities))
+        found = predict_projections(kernel_operator(unit.seed, config.seed, config.size), target, jnp.asarray(cavities))
         return np.exp(np.asarray(found.log_variance)[:, 0]), np.asarray(found.projected)
     if unit.name == ESLAMI:
         forest = message_forest(unit.seed, config.seed, config.size)
@@ -105,7 +105,7 @@ def kernel_operator(seed: int, data_seed: int, size: str) -> Embedding:
     """The paper's operator, trained once for all questions."""
     labels = training(data_seed, size)
     settings = SMALL if size == "tiny" else BATCH
-    return fit(jax.random.key(seed), Target(FAMILY, Z), labels.cavities, labels.of(Z), settings)
+    return fit_embedding(jax.random.key(seed), Target(FAMILY, Z), labels.cavities, labels.of(Z), settings)
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.learned.embedding_operator import BATCH, fit, predictions
+from cavity.learned.embedding_operator import BATCH, fit_embedding, predict_projections
 from cavity.learned.targets import Target
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREY, VERMILION, label, legend
@@ -36,12 +36,12 @@ def run_unit(unit: Unit, config: Config) -> dict:
     """Log predictive variance of the mean, and log KL from the sampler's labels and from exact moments."""
     given, target = data(config.seed, SETTING, config.size), Target(FAMILY, Z)
     labels = given.sampled[0]
-    now = fit(
+    now = fit_embedding(
         jax.random.key(unit.seed), target, labels.cavities, labels.of(Z), SMALL if config.size == "tiny" else BATCH
     )
     result: dict[str, Any] = {"noise": float(now.noise[0])}
     for part, exact, sampled in zip(PARTS, given.exact, given.sampled, strict=True):
-        found = predictions(now, target, jnp.asarray(exact.cavities))
+        found = predict_projections(now, target, jnp.asarray(exact.cavities))
         result[f"{part} doubt"] = np.asarray(found.log_variance)[:, 0]
         for kind, truth in (("exact", exact), ("sampler", sampled)):
             result[f"{part} {kind}"] = log_kl(Z, truth, np.asarray(found.projected))

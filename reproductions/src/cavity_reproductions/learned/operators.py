@@ -20,13 +20,19 @@ from cavity.baselines.forests import (
     message_columns,
     regression_parameters,
 )
-from cavity.learned.embedding_operator import BATCH, Settings, compiled_leave_one_out, fit, predictions
+from cavity.learned.embedding_operator import (
+    BATCH,
+    Settings,
+    compiled_leave_one_out,
+    fit_embedding,
+    predict_projections,
+)
 from cavity.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
 from cavity.learned.message_kernels import (
     ExpectedProduct,
     MeanVariance,
     MessageKernel,
-    Messages,
+    MessageMoments,
     OnEmbeddings,
     ProductOfProducts,
     ProductOnEmbeddings,
@@ -34,7 +40,7 @@ from cavity.learned.message_kernels import (
     SumOnEmbeddings,
     mean_variances,
     median_gap,
-    messages_of,
+    message_moments,
 )
 from cavity.learned.targets import Kind, Target
 from cavity_reproductions.learned.logistic_messages import FAMILY, Labelled
@@ -42,7 +48,7 @@ from cavity_reproductions.learned.logistic_messages import FAMILY, Labelled
 Predictor = Callable[[np.ndarray], np.ndarray]
 Learner = Callable[[Labelled, int, int], Predictor]
 #: a kernel whose squared widths are a factor times those of the median heuristic
-Scaled = Callable[[Messages, float], MessageKernel]
+Scaled = Callable[[MessageMoments, float], MessageKernel]
 
 FACTORS, RIDGES = BATCH.factors, BATCH.noises
 #: incomplete Cholesky: ranks in the search and at the end, hold-outs, and labels of each to train and to test with
@@ -56,49 +62,49 @@ def times(squares: tuple[float, ...], factor: float) -> tuple[float, ...]:
     return tuple(square * factor for square in squares)
 
 
-def mean_variance(seen: Messages, factor: float) -> MessageKernel:
+def mean_variance(seen: MessageMoments, factor: float) -> MessageKernel:
     squares = np.concatenate([seen.means.var(axis=0), seen.variances.var(axis=0)])
     # Some messages all have one variance; any width serves them.
     return MeanVariance(times(tuple(np.where(squares > 1e-12, squares, 1.0).tolist()), factor))
 
 
-def expected_product(seen: Messages, factor: float) -> MessageKernel:
+def expected_product(seen: MessageMoments, factor: float) -> MessageKernel:
     return ExpectedProduct(times(mean_variances(seen), factor))
 
 
-def sum_of_products(seen: Messages, factor: float) -> MessageKernel:
+def sum_of_products(seen: MessageMoments, factor: float) -> MessageKernel:
     return SumOfProducts(times(mean_variances(seen), factor))
 
 
-def product_of_products(seen: Messages, factor: float) -> MessageKernel:
+def product_of_products(seen: MessageMoments, factor: float) -> MessageKernel:
     return ProductOfProducts(times(mean_variances(seen), factor))
 
 
-def on_embeddings(seen: Messages, factor: float) -> MessageKernel:
+def on_embeddings(seen: MessageMoments, factor: float) -> MessageKernel:
     squares = mean_variances(seen)
     return OnEmbeddings(squares, factor * median_gap(seen, squares))
 
 
-def single_gaps(seen: Messages, factor: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def single_gaps(seen: MessageMoments, factor: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """σ² and γ² of each message alone."""
     squares = mean_variances(seen)
-    alone = [Messages(seen.means[:, [k]], seen.variances[:, [k]]) for k in range(len(squares))]
+    alone = [MessageMoments(seen.means[:, [k]], seen.variances[:, [k]]) for k in range(len(squares))]
     # Where half of all pairs are equal the median is 0, and the mean has to do.
     gaps = [median_gap(own, (square,)) or mean_gap(own, square) for own, square in zip(alone, squares, strict=True)]
     return squares, times(tuple(gaps), factor)
 
 
-def mean_gap(seen: Messages, square: float) -> float:
+def mean_gap(seen: MessageMoments, square: float) -> float:
     """Mean squared distance of embeddings."""
     gram = ExpectedProduct((square,)).gram(seen, seen)
     return float(2.0 * np.mean(np.diag(gram)) - 2.0 * np.mean(gram))
 
 
-def sum_on_embeddings(seen: Messages, factor: float) -> MessageKernel:
+def sum_on_embeddings(seen: MessageMoments, factor: float) -> MessageKernel:
     return SumOnEmbeddings(*single_gaps(seen, factor))
 
 
-def product_on_embeddings(seen: Messages, factor: float) -> MessageKernel:
+def product_on_embeddings(seen: MessageMoments, factor: float) -> MessageKernel:
     return ProductOnEmbeddings(*single_gaps(seen, factor))
 
 
@@ -106,13 +112,13 @@ class Task(NamedTuple):
     """Labels as numbers. seen: the messages the widths are computed from."""
 
     target: Target
-    messages: Messages
+    messages: MessageMoments
     values: np.ndarray
-    seen: Messages
+    seen: MessageMoments
 
 
 def task_of(labels: Labelled, output: int, kind: Kind, rng: np.random.Generator) -> Task:
-    target, messages = Target(FAMILY, output, kind), messages_of(FAMILY, labels.cavities)
+    target, messages = Target(FAMILY, output, kind), message_moments(FAMILY, labels.cavities)
     values = np.asarray(jax.vmap(target.of)(jnp.asarray(labels.cavities), jnp.asarray(labels.of(output))))
     return Task(target, messages, values, messages.at(rng.permutation(len(values))[:MOST]))
 
@@ -142,7 +148,7 @@ def by_features(scaled: Scaled, sizes: tuple[int, int]) -> Learner:
             chosen.append((features, np.linalg.solve(inside, x.T @ task.values[:, column])))
 
         def predictor(cavities: np.ndarray) -> np.ndarray:
-            rows = messages_of(FAMILY, cavities)
+            rows = message_moments(FAMILY, cavities)
             values = np.column_stack([features(rows) @ weights for features, weights in chosen])
             return projections(task.target, cavities, values)
 
@@ -155,7 +161,7 @@ def by_incomplete_cholesky(scaled: Scaled) -> Learner:
     """Dual ridge regression with an incomplete factor of the Gram matrix."""
 
     def solved(
-        kernel: MessageKernel, of: Messages, values: np.ndarray, rank: int, ridges: list[float]
+        kernel: MessageKernel, of: MessageMoments, values: np.ndarray, rank: int, ridges: list[float]
     ) -> list[np.ndarray]:
         diagonal = np.concatenate(
             [np.diag(kernel.gram(of.at(rows), of.at(rows))) for rows in in_blocks(len(of.means), 100)]
@@ -182,7 +188,7 @@ def by_incomplete_cholesky(scaled: Scaled) -> Learner:
             chosen.append((kernel, solved(kernel, task.messages, task.values[:, column], RANKS[1], [RIDGES[ridge]])[0]))
 
         def predictor(cavities: np.ndarray) -> np.ndarray:
-            rows, values = messages_of(FAMILY, cavities), []
+            rows, values = message_moments(FAMILY, cavities), []
             for block in in_blocks(len(cavities), 200):
                 part = rows.at(block)
                 values.append(np.column_stack([kernel.gram(part, task.messages) @ own for kernel, own in chosen]))
@@ -203,8 +209,8 @@ def kernel_operator(kind: Kind = "parameters", settings: Settings = BATCH) -> Le
 
     def learner(labels: Labelled, output: int, seed: int) -> Predictor:
         target = Target(FAMILY, output, kind)
-        now = fit(jax.random.key(seed), target, labels.cavities, labels.of(output), settings)
-        return lambda cavities: np.asarray(predictions(now, target, jnp.asarray(cavities)).projected)
+        now = fit_embedding(jax.random.key(seed), target, labels.cavities, labels.of(output), settings)
+        return lambda cavities: np.asarray(predict_projections(now, target, jnp.asarray(cavities)).projected)
 
     return learner
 

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from cavity.learned.message_kernels import ExpectedProduct, Messages
+from cavity.learned.message_kernels import ExpectedProduct, MessageMoments
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREY, VERMILION, label, legend
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
@@ -17,10 +17,10 @@ DRAWS = 40
 MEASURES = ("mean entry", "largest entry", "Frobenius norm / n")
 
 
-def gaussians(seed: int, count: int) -> Messages:
+def gaussians(seed: int, count: int) -> MessageMoments:
     """N(m, v) with m ~ N(0, 9) and v ~ Gamma(shape 3, rate 1/4)."""
     rng = np.random.default_rng(seed)
-    return Messages(rng.normal(0.0, 3.0, (count, 1)), rng.gamma(3.0, 4.0, (count, 1)))
+    return MessageMoments(rng.normal(0.0, 3.0, (count, 1)), rng.gamma(3.0, 4.0, (count, 1)))
 
 
 def units(config: Config) -> list[Unit]:

@@ -9,7 +9,7 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import cut, parts_of
+from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.targets import parameters
 
 
@@ -22,7 +22,7 @@ def message_columns(family: Family, cavities: np.ndarray) -> np.ndarray:
     """
     rows = jnp.asarray(cavities, float)
     found = []
-    for own, piece in zip(parts_of(family), cut(family, rows), strict=True):
+    for own, piece in zip(parts_of(family), split_variables(family, rows), strict=True):
         values = jax.vmap(lambda eta, own=own: parameters(own, eta))(piece)
         # A Gaussian's mean is among its parameters already.
         extra = values[:, 1:] if isinstance(own, Gaussian) else values
@@ -34,7 +34,7 @@ def message_columns(family: Family, cavities: np.ndarray) -> np.ndarray:
 def regression_parameters(family: Family, cavities: np.ndarray) -> np.ndarray:
     """(mean, log variance) or logarithms of the parameters of every message, side by side."""
     rows = jnp.asarray(cavities, float)
-    pieces = zip(parts_of(family), cut(family, rows), strict=True)
+    pieces = zip(parts_of(family), split_variables(family, rows), strict=True)
     return np.asarray(
         jnp.concatenate([jax.vmap(lambda e, own=own: parameters(own, e))(piece) for own, piece in pieces], axis=1)
     )
