@@ -1,4 +1,4 @@
-"""The paper's operator behind a just-in-time factor: asked messages are the oracle's, sure ones are predicted."""
+"""The paper's operator behind a just-in-time factor: queried messages are the oracle's, others are predicted."""
 
 import jax
 import jax.numpy as jnp

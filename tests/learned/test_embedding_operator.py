@@ -8,13 +8,13 @@ from cavity_reproductions.learned.logistic_messages import DRAW, FAMILY, P, Z, l
 from scipy import integrate, stats
 
 from cavity.families import Beta, Gamma, Gaussian
-from cavity.learned.broad_proposal import sampled, weighed
+from cavity.learned.broad_proposal import sample_projections, weigh_density
 from cavity.learned.embedding_operator import (
     Settings,
     fit_embedding,
     predict_projection,
     predict_projections,
-    with_more,
+    update_embedding,
 )
 from cavity.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
 from cavity.learned.message_kernels import (
@@ -64,7 +64,7 @@ def test_labels_are_the_integrals():
 
 def test_the_broad_sampler_comes_near_them():
     rows = cavities(4)
-    exact, found = labelled(rows), sampled(jax.random.key(0), DRAW, FAMILY, rows, 20_000)
+    exact, found = labelled(rows), sample_projections(jax.random.key(0), DRAW, FAMILY, rows, 20_000)
     assert np.all(found.ess < 12_000) and np.all(found.ess > 100)
     assert np.all(np.asarray(Gaussian().kl(exact.of(Z), found.projected[:, 2:])) < 20 / found.ess)
     assert np.all(np.asarray(Beta().kl(exact.of(P), found.projected[:, :2])) < 20 / found.ess)
@@ -72,7 +72,9 @@ def test_the_broad_sampler_comes_near_them():
 
 
 def test_the_broad_sampler_with_a_density():
-    found = sampled(jax.random.key(0), weighed(lambda x: -0.5 * (x - 1.0) ** 2), Gaussian(), [[0.0, 1.0]], 50_000)
+    found = sample_projections(
+        jax.random.key(0), weigh_density(lambda x: -0.5 * (x - 1.0) ** 2), Gaussian(), [[0.0, 1.0]], 50_000
+    )
     np.testing.assert_allclose(found.projected[0], [1.0, 2.0], rtol=0.1)
 
 
@@ -116,7 +118,7 @@ def test_labels_one_by_one_are_a_batch(shared):
     projected = labelled(rows).of(Z)
     settings = Settings(30, 40, (0.5,), (1e-3,), shared)
     now = fit_embedding(jax.random.key(0), target, rows, projected, settings)
-    before = with_more._cache_size()
+    before = update_embedding._cache_size()
     start = now._replace(
         regression=now.regression._replace(
             covariance=jnp.stack([jnp.eye(40)] * len(now.noise)), products=jnp.zeros_like(now.regression.products)
@@ -124,10 +126,10 @@ def test_labels_one_by_one_are_a_batch(shared):
     )
     filled = np.vstack([projected, np.full((4, 2), np.nan)])
     for at in range(0, 64, 8):
-        start = with_more(
+        start = update_embedding(
             start, target, jnp.asarray(np.resize(rows, (64, 4))[at : at + 8]), jnp.asarray(filled[at : at + 8])
         )
-    assert with_more._cache_size() == before + 1
+    assert update_embedding._cache_size() == before + 1
     np.testing.assert_allclose(start.regression.covariance, now.regression.covariance, atol=1e-9)
     np.testing.assert_allclose(start.regression.weights, now.regression.weights, rtol=1e-5, atol=1e-7)
     one, other = (predict_projections(own, target, jnp.asarray(cavities(3, 5))) for own in (start, now))

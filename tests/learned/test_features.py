@@ -7,7 +7,7 @@ import pytest
 from scipy.special import hyp1f1
 
 from cavity.families import Beta, Gamma, Gaussian, Product
-from cavity.learned.features import characteristic, embedded, mean_and_variance, two_stages, waves
+from cavity.learned.features import characteristic, embed, mean_and_variance, two_stages, waves
 
 
 def messages(count, seed=0):
@@ -26,7 +26,7 @@ def test_points_have_the_gaussian_kernel():
 def test_embeddings_have_the_expected_product_kernel():
     """Supplement B.3: √(s²/(v + v' + s²)) exp(−½ (m − m')²/(v + v' + s²))."""
     m, v, eta = messages(40)
-    features = embedded(waves(jax.random.key(1), 20_000, jnp.array([np.sqrt(3.0)])), Gaussian(), eta)
+    features = embed(waves(jax.random.key(1), 20_000, jnp.array([np.sqrt(3.0)])), Gaussian(), eta)
     total = v[:, None] + v[None] + 3.0
     kernel = np.sqrt(3.0 / total) * np.exp(-0.5 * (m[:, None] - m[None]) ** 2 / total)
     np.testing.assert_allclose(features @ features.T, kernel, atol=0.03)

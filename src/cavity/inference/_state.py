@@ -131,7 +131,7 @@ def scatter_visits(
 
 
 def shaped(flags: jax.Array, rows: jax.Array) -> jax.Array:
-    """Flags, one a row, shaped to choose among rows."""
+    """Flags, one per row, shaped to choose among rows."""
     return jnp.reshape(flags, flags.shape + (1,) * (rows.ndim - 1))
 
 

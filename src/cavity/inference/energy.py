@@ -1,7 +1,7 @@
 """The energy whose stationary points are the fixed points of EP and Power EP.
 
-A state has sites etaᵢ (weights wᵢ, their multiplicities) and marginals gammaᵢ, one a site. With q = prior ∏ sites, the
-power p, and log Z̃ᵢ(c) = log ∫ tᵢ^p exp(c·T) = log Zᵢ + A(c) for the cavity c = gammaᵢ − p etaᵢ,
+A state has sites etaᵢ (weights wᵢ, their multiplicities) and marginals gammaᵢ, one per site. With q = prior ∏ sites,
+the power p, and log Z̃ᵢ(c) = log ∫ tᵢ^p exp(c·T) = log Zᵢ + A(c) for the cavity c = gammaᵢ − p etaᵢ,
 
     E(eta, gamma) = A(prior) − A(q) − Σ (wᵢ/p) [log Z̃ᵢ(gammaᵢ − p etaᵢ) − A(gammaᵢ)],
 
@@ -43,7 +43,7 @@ class Energy(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """What one group adds to the energy, and its slopes, one row a site."""
+    """What one group adds to the energy, and its slopes, one row per site."""
 
     value: jax.Array
     sites: jax.Array
@@ -87,7 +87,7 @@ def of_group(
     gamma: jax.Array,
     key: jax.Array,
 ) -> Slopes:
-    """One row a site; a factor of multiplicity 0 adds nothing and has no slope."""
+    """One row per site; a factor of multiplicity 0 adds nothing and has no slope."""
     family, power = group.family, method.power
 
     def one(entry: tuple[SiteBatch, jax.Array, jax.Array]) -> Slopes:

@@ -1,6 +1,6 @@
 """Learned operators: active learning of messages while inference goes on, from a simulator or another oracle."""
 
-from cavity.learned.active_learning import JustInTime, Report
+from cavity.learned.active_learning import JustInTime, OperatorReport
 from cavity.learned.factor import LearnedFactor, every_time, just_in_time, load
 from cavity.learned.oracle_moments import EveryTime
 from cavity.learned.oracles import Answers, Oracle
@@ -12,8 +12,8 @@ __all__ = [
     "EveryTime",
     "JustInTime",
     "LearnedFactor",
+    "OperatorReport",
     "Oracle",
-    "Report",
     "SamplerError",
     "Simulator",
     "every_time",

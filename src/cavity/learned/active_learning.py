@@ -39,7 +39,7 @@ KIND = "learned operator"
 ARRAYS = ("inputs", "targets", "spread", "widths", "sampling", "scales", "reference", "audited_kl", "audited_expected")
 
 
-class Report(NamedTuple):
+class OperatorReport(NamedTuple):
     """What a learned operator has asked and done.
 
     Attributes:
@@ -187,7 +187,7 @@ class JustInTime(Moments):
     def query(self, batch: Batch) -> None:
         """Ask about so many of the unsure sites that the others can be predicted, and about none twice.
 
-        A site whose answer was refused is asked about again after the next sweep.
+        A site whose answer was refused is queried again after the next sweep.
         """
         waiting = batch.unsure & np.asarray(batch.family.is_allowed(batch.cavities))
         while True:
@@ -219,7 +219,7 @@ class JustInTime(Moments):
         places = self.learner.select(batch._replace(unsure=unsettled), noisy, 4 * ROUND)
         if not len(places):
             return False
-        # Few sites are asked about several times at once, each time with other draws.
+        # Few sites are queried several times at once, each time with other draws.
         places = np.tile(places, max(1, 4 * ROUND // len(places)))
         self.take(batch.at(places), self.ask(batch.at(places)))
         self.queries += len(places)
@@ -261,11 +261,11 @@ class JustInTime(Moments):
 
     # ------------------------------------------------------------ for users
 
-    def report(self) -> Report:
+    def report(self) -> OperatorReport:
         """What it has asked and done so far, in all runs."""
         audits = self.audited
         worst = float(audits.kl.max()) if len(audits.kl) else float("nan")
-        return Report(
+        return OperatorReport(
             *(self.queries, len(audits.kl), self.refusals, self.learner.labels),
             *(self.least_ess, self.expected_kl, worst, audits.ratio),
         )

@@ -25,7 +25,7 @@ from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.oracles import Answers, Oracle, stack_answers
 from cavity.learned.sampling import project_draws
 
-#: key, number of draws → values (one array a variable, or one array) and log factor(x)/r(x)
+#: key, number of draws → values (one array per variable, or one array) and log factor(x)/r(x)
 Draw = Callable[[jax.Array, int], tuple[Any, jax.Array]]
 
 #: cavities of a compiled batch
@@ -42,21 +42,21 @@ class BroadSamples(NamedTuple):
     ess: Any
 
 
-def through(program: Callable[[jax.Array], Any]) -> Draw:
+def run_program(program: Callable[[jax.Array], Any]) -> Draw:
     """Inputs from N(0, 200), all variables by a program without randomness of its own: z ↦ (σ(z), z), say."""
 
     def draw(key: jax.Array, count: int) -> tuple[Any, jax.Array]:
-        inputs, log_r = broad(key, count)
+        inputs, log_r = draw_broad(key, count)
         return program(inputs), -log_r
 
     return draw
 
 
-def weighed(log_density: Callable[[Any], jax.Array]) -> Draw:
+def weigh_density(log_density: Callable[[Any], jax.Array]) -> Draw:
     """One variable on the line from N(0, 200), weighed by the density of a factor."""
 
     def draw(key: jax.Array, count: int) -> tuple[Any, jax.Array]:
-        values, log_r = broad(key, count)
+        values, log_r = draw_broad(key, count)
         return values, jax.vmap(log_density)(values) - log_r
 
     return draw
@@ -92,10 +92,10 @@ def sample_density(
     factor: Factor, family: Family, draws: int, cavity: jax.Array, data: Any, key: jax.Array
 ) -> BroadSamples:
     """One question about a factor with a log density."""
-    return sample_one(weighed(lambda x: factor.log_density(x, data)), family, draws, key, cavity)
+    return sample_one(weigh_density(lambda x: factor.log_density(x, data)), family, draws, key, cavity)
 
 
-def broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+def draw_broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Draws from N(0, 200) and log r there."""
     line = Gaussian()
     eta = line.from_mean(MEAN, VARIANCE)
@@ -104,19 +104,21 @@ def broad(key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
 
 @float64
-def sampled(key: jax.Array, draw: Draw, family: Family, cavities: np.ndarray, draws: int = 100_000) -> BroadSamples:
+def sample_projections(
+    key: jax.Array, draw: Draw, family: Family, cavities: np.ndarray, draws: int = 100_000
+) -> BroadSamples:
     """Projections of factor × cavity for rows of cavities, every one by draws of its own."""
     keys = jax.random.split(key, len(cavities))
     found = []
     for start in range(0, len(cavities), BATCH):
         places = np.resize(np.arange(start, min(start + BATCH, len(cavities))), BATCH)
-        batch = compiled(draw, family, draws, keys[places], jnp.asarray(np.asarray(cavities, float)[places]))
+        batch = sample_batch(draw, family, draws, keys[places], jnp.asarray(np.asarray(cavities, float)[places]))
         found.append([np.asarray(own)[: len(cavities) - start] for own in batch])
     return BroadSamples(*(np.concatenate(own) for own in zip(*found, strict=True)))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def compiled(draw: Draw, family: Family, draws: int, keys: jax.Array, cavities: jax.Array) -> BroadSamples:
+def sample_batch(draw: Draw, family: Family, draws: int, keys: jax.Array, cavities: jax.Array) -> BroadSamples:
     """A batch, one cavity after another: the draws of all would not fit into memory."""
     return jax.lax.map(lambda row: sample_one(draw, family, draws, *row), (keys, cavities))
 

@@ -10,7 +10,14 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.embedding_operator import ONLINE, Embedding, Settings, fit_embedding, predict_projection, with_more
+from cavity.learned.embedding_operator import (
+    ONLINE,
+    Embedding,
+    Settings,
+    fit_embedding,
+    predict_projection,
+    update_embedding,
+)
 from cavity.learned.learner import Learner, MessagePrediction
 from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.oracles import Answers
@@ -24,7 +31,7 @@ Incoming = Callable[[jax.Array, Any], jax.Array]
 
 
 class Recent(NamedTuple):
-    """Cavities that were just asked about and their projections, one row each; unused rows are nan."""
+    """Cavities that were just queried and their projections, one row each; unused rows are nan."""
 
     cavities: Any
     projected: Any
@@ -111,7 +118,7 @@ class EmbeddingLearner(Learner):
                     self.now = fit_embedding(self.key, self.target, first, second, self.settings)
             else:
                 assert self.now is not None
-                self.now = with_more(self.now, self.target, jnp.asarray(row[None]), jnp.asarray(projected[None]))
+                self.now = update_embedding(self.now, self.target, jnp.asarray(row[None]), jnp.asarray(projected[None]))
         return good
 
     def select(self, batch: Batch, noisy: bool, most: int) -> np.ndarray:

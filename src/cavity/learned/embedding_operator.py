@@ -3,7 +3,7 @@
     widths              σ² and γ² by the median heuristic (supplement A), γ² times a factor
     fit_embedding       on an initial batch; factor and noise given, or chosen by leaving one out on grids
     predict_projection  projection of one variable, log predictive variance of every target (15)
-    with_more           labels that arrive later, one by one or several ((16), (17))
+    update_embedding    labels that arrive later, one by one or several ((16), (17))
 
 An operator is for one factor and one direction; the arrays of `Embedding` keep their shapes when it learns, so that a
 program which takes them is compiled once. The paper gives every output a feature map of its own (`shared=False`). With
@@ -78,7 +78,7 @@ def fit_embedding(
     seen = message_moments(target.family, np.asarray(rows)[chosen_rows])
     squares = mean_variances(seen)
     gap, widths = median_gap(seen, squares), jnp.sqrt(jnp.asarray(squares))
-    chosen = selected(trial, target.family, rows, values, widths, gap, settings)
+    chosen = select_settings(trial, target.family, rows, values, widths, gap, settings)
     keys = jax.random.split(draw, len(chosen))
     stages, regressions = [], []
     for own, (factor, noise), columns in zip(keys, chosen, jnp.split(values, len(chosen), axis=1), strict=True):
@@ -89,7 +89,7 @@ def fit_embedding(
     return Embedding(maps, regression, jnp.asarray([noise for _, noise in chosen]))
 
 
-def selected(
+def select_settings(
     key: jax.Array,
     family: Family,
     cavities: jax.Array,
@@ -138,12 +138,12 @@ def predict_projections(now: Embedding, target: Target, cavities: jax.Array) -> 
 
 
 @partial(jax.jit, static_argnums=1)
-def with_more(now: Embedding, target: Target, cavities: jax.Array, projected: jax.Array) -> Embedding:
+def update_embedding(now: Embedding, target: Target, cavities: jax.Array, projected: jax.Array) -> Embedding:
     """After more labels; rows whose projection is not finite are no labels."""
-    told = jnp.all(jnp.isfinite(projected), axis=-1)
+    usable = jnp.all(jnp.isfinite(projected), axis=-1)
     values = jax.vmap(target.of)(cavities, projected)
     maps = now.noise.size
     columns = jnp.stack(jnp.split(values, maps, axis=1))
     seen = jax.vmap(lambda stages: stages.of(target.family, cavities))(now.stages)
-    noise = jnp.where(told, now.noise[:, None], jnp.inf)
+    noise = jnp.where(usable, now.noise[:, None], jnp.inf)
     return now._replace(regression=jax.vmap(update)(now.regression, seen, columns, noise))

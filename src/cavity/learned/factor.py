@@ -8,7 +8,7 @@ import jax
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, factor
 from cavity.factors.wrapper import WithMoments
-from cavity.learned.active_learning import JustInTime, Report
+from cavity.learned.active_learning import JustInTime, OperatorReport
 from cavity.learned.oracle_moments import EveryTime
 from cavity.learned.oracles import Oracle
 from cavity.learned.sampling import DRAWS
@@ -22,7 +22,7 @@ class LearnedFactor(WithMoments):
 
     moments: JustInTime = static()
 
-    def report(self) -> Report:
+    def report(self) -> OperatorReport:
         """What the operator has asked and done so far, in all runs."""
         return self.moments.report()
 

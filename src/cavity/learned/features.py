@@ -45,17 +45,17 @@ class TwoStages(NamedTuple):
     outer: Waves
 
     def of(self, family: Family, etas: jax.Array, exact: bool = False) -> jax.Array:
-        """Rows of cavities to rows of features. exact: see `embedded`."""
-        return self.outer.of(embedded(self.inner, family, etas, exact))
+        """Rows of cavities to rows of features. exact: see `embed`."""
+        return self.outer.of(embed(self.inner, family, etas, exact))
 
 
 def two_stages(key: jax.Array, inner: int, outer: int, widths: jax.Array, gamma: float | jax.Array) -> TwoStages:
-    """widths: of the Gaussian kernel that embeds, one a message; gamma: of the kernel on embeddings."""
+    """widths: of the Gaussian kernel that embeds, one per message; gamma: of the kernel on embeddings."""
     first, second = jax.random.split(key)
     return TwoStages(waves(first, inner, widths), waves(second, outer, jnp.full(inner, gamma)))
 
 
-def embedded(inner: Waves, family: Family, etas: jax.Array, exact: bool = False) -> jax.Array:
+def embed(inner: Waves, family: Family, etas: jax.Array, exact: bool = False) -> jax.Array:
     """√(2/D) E cos(ω·x + b) under a tuple of independent messages, rows of cavities to rows of features.
 
     exact: by the characteristic functions of Beta and Gamma messages. Otherwise these are taken for Gaussians of their

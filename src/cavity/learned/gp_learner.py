@@ -21,7 +21,7 @@ from cavity.learned.gp_state import (
     prior_state,
 )
 from cavity.learned.learner import Learner, MessagePrediction
-from cavity.learned.message_coordinates import anchored, changes, parts_of, reference_for
+from cavity.learned.message_coordinates import anchor_flat, changes, parts_of, reference_for
 from cavity.learned.oracles import Answers
 from cavity.learned.simulation import count_outputs
 from cavity.learned.tuning import TunedKernel, tune
@@ -144,7 +144,7 @@ def label_inputs(
     """Inputs of the regression, changes, and what log Z is compared with, one row per answer."""
 
     def one(cavity: jax.Array, data: Any, projected: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        start, site = anchored(family, cavity, reference), projected - cavity
+        start, site = anchor_flat(family, cavity, reference), projected - cavity
         overlap = log_overlap(family, cavity, site, outputs)
         return inputs_of(family, start, data), changes(family, start, start + site), overlap
 
@@ -159,6 +159,6 @@ def candidate_errors(
 
     def one(cavity: jax.Array, data: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         found = forecast(state, family, cavity, data)
-        return inputs_of(family, anchored(family, cavity, state.reference), data), found.variance, found.expected_kl
+        return inputs_of(family, anchor_flat(family, cavity, state.reference), data), found.variance, found.expected_kl
 
     return jax.vmap(one)(cavities, data)

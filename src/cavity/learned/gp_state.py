@@ -14,7 +14,14 @@ from scipy.linalg import cho_solve, solve_triangular
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.product import Product
-from cavity.learned.message_coordinates import anchored, coordinates, displace_all, parts_of, split_variables, steps_of
+from cavity.learned.message_coordinates import (
+    anchor_flat,
+    coordinates,
+    displace_all,
+    parts_of,
+    split_variables,
+    steps_of,
+)
 from cavity.learned.tuning import TunedKernel, label_variances
 
 #: how far beyond what was seen an input may lie, in shares of the range seen, before it counts as new
@@ -30,7 +37,7 @@ class GPState(NamedTuple):
     the others. inverse_root: L⁻¹ of the labels' covariance L Lᵀ in units of a target's scale, one matrix per target
     where labels are noisy, else one for all. weights: (capacity, targets). low, high: the inputs seen; least, most: the
     targets seen. inflation: by which audits found variances too small. reference: stands for flat cavities, see
-    `anchored`. floor: variance of a label beyond that of an exact one.
+    `anchor_flat`. floor: variance of a label beyond that of an exact one.
     """
 
     inputs: Any
@@ -95,7 +102,7 @@ def nearness(state: GPState, inputs: jax.Array) -> jax.Array:
 
 def forecast(state: GPState, family: Family, given: jax.Array, data: Any, outputs: int = 0) -> Forecast:
     """The message of factor × cavity and log Z, with what error is to be expected. outputs: see `log_overlap`."""
-    cavity = anchored(family, given, state.reference)
+    cavity = anchor_flat(family, given, state.reference)
     inputs = inputs_of(family, cavity, data)
     near = nearness(state, inputs)
     variance = state.inflation * jnp.maximum(1.0 - jnp.sum((state.inverse_root @ near) ** 2, axis=-1), 0.0)

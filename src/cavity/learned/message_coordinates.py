@@ -11,7 +11,7 @@ the change from the one to the other, in units in which 0 is "says nothing" and 
 Far from everything it was shown a regression predicts 0: the message that says nothing, which is the safe one. A mean
 is measured in deviations of the projection: an error of 0.01 then costs as much KL, and a label of so many draws is as
 noisy, whether the cavity is narrow or broad. A cavity of which nothing is known has no coordinates; it is written as a
-broad `reference` that is taken out of the answer again (`anchored`).
+broad `reference` that is taken out of the answer again (`anchor_flat`).
 """
 
 from typing import Any
@@ -125,7 +125,7 @@ def split_variables(family: Family, flat: jax.Array) -> list[jax.Array]:
     return family.parts(flat) if isinstance(family, Product) else [flat]
 
 
-def anchored(family: Family, cavity: jax.Array, reference: jax.Array) -> jax.Array:
+def anchor_flat(family: Family, cavity: jax.Array, reference: jax.Array) -> jax.Array:
     """The cavity, with the reference in place of what is flat."""
     rows = zip(parts_of(family), split_variables(family, cavity), split_variables(family, reference), strict=True)
     return jnp.concatenate(

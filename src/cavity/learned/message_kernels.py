@@ -40,7 +40,7 @@ Features = Callable[[MessageMoments], np.ndarray]
 
 
 class MessageKernel(ABC):
-    """A kernel on tuples of messages. Widths are given by their squares, one a message."""
+    """A kernel on tuples of messages. Widths are given by their squares, one per message."""
 
     @abstractmethod
     def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:

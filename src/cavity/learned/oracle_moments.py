@@ -65,7 +65,7 @@ class EveryTime(Moments):
             cavities, data, factors = jax.tree.map(np.asarray, jax.vmap(rebuild)(jnp.asarray(rows)))
             factor = jax.tree.map(lambda leaf: leaf[0], factors)
             key = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
-            # One by one where answers are sampled: a site has the same draws whoever is asked about beside it.
+            # One by one where answers are sampled: a site has the same draws whatever is asked beside it.
             single = [slice(k, k + 1) for k in range(len(rows))] if noisy else [slice(None)]
             batches = [(cavities[at], jax.tree.map(lambda leaf, at=at: leaf[at], data)) for at in single]
             found = join_answers([self.oracle.answer(factor, family, eta, own, key) for eta, own in batches])

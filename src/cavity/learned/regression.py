@@ -34,9 +34,9 @@ def update(now: Regression, features: jax.Array, targets: jax.Array, noise: jax.
 
     One label at a time this is (16) and (17). Several at once are one solve with their own k × k matrix.
     """
-    told = jnp.isfinite(noise)
-    x = jnp.where(told[:, None], features, 0.0) / jnp.sqrt(jnp.where(told, noise, 1.0))[:, None]
-    y = jnp.where(told[:, None], targets, 0.0) / jnp.sqrt(jnp.where(told, noise, 1.0))[:, None]
+    labelled = jnp.isfinite(noise)
+    x = jnp.where(labelled[:, None], features, 0.0) / jnp.sqrt(jnp.where(labelled, noise, 1.0))[:, None]
+    y = jnp.where(labelled[:, None], targets, 0.0) / jnp.sqrt(jnp.where(labelled, noise, 1.0))[:, None]
     across = now.covariance @ x.T
     inside = jnp.eye(len(x)) + x @ across
     covariance = now.covariance - across @ cho_solve((jnp.linalg.cholesky(inside), True), across.T)
@@ -47,9 +47,9 @@ def fit_weights(
     features: jax.Array, targets: jax.Array, noise: jax.Array, prior: float | jax.Array = 1.0
 ) -> Regression:
     """From all labels at once, by the Cholesky factor of the precision (11)–(13); free of the rounding of updates."""
-    told = jnp.isfinite(noise)
-    root = jnp.sqrt(jnp.where(told, 1.0 / jnp.where(told, noise, 1.0), 0.0))[:, None]
-    x, y = root * jnp.where(told[:, None], features, 0.0), root * jnp.where(told[:, None], targets, 0.0)
+    labelled = jnp.isfinite(noise)
+    root = jnp.sqrt(jnp.where(labelled, 1.0 / jnp.where(labelled, noise, 1.0), 0.0))[:, None]
+    x, y = root * jnp.where(labelled[:, None], features, 0.0), root * jnp.where(labelled[:, None], targets, 0.0)
     precision = x.T @ x + jnp.eye(x.shape[1]) / prior
     factor = jnp.linalg.cholesky(precision)
     covariance = cho_solve((factor, True), jnp.eye(x.shape[1]))

@@ -50,7 +50,7 @@ class SiteQuestion(NamedTuple):
 
 
 class WeightedDraws(NamedTuple):
-    """values: one array a variable. log_weights: of each draw; both unnormalised."""
+    """values: one array per variable. log_weights: of each draw; both unnormalised."""
 
     values: list[np.ndarray]
     log_weights: np.ndarray
@@ -264,7 +264,7 @@ def sobol(dimension: int, draws: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def quantiles(family: Family, eta: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """WeightedDraws of a member at uniform points, one row a draw."""
+    """Draws of a member at uniform points, one row per draw."""
     if isinstance(family, Gaussian):
         return eta[0] / eta[1] + stats.norm.ppf(uniform[:, 0]) / np.sqrt(eta[1])
     if isinstance(family, FullGaussian):

@@ -98,7 +98,7 @@ class Moments(ABC):
 
         Returns:
             The moments, and an `Info` with the same keys every time. Where `Info[UNSURE]` is true they are not used:
-            the site stays as it was, and `learn` is told of it.
+            the site stays as it was, and `learn` is handed it.
         """
 
     def expected_log(

@@ -156,7 +156,7 @@ def discrete(family: Family) -> tuple[Categorical, ...]:
 
 
 def log_table(factor: Factor, variables: tuple[Categorical, ...], data: Any, joint: bool) -> jax.Array:
-    """log t at every joint state, one axis a variable; the factor sees a tuple of integers, or one integer."""
+    """log t at every joint state, one axis per variable; the factor sees a tuple of integers, or one integer."""
     shape = tuple(own.states for own in variables)
     if isinstance(factor, Table):
         return jnp.asarray(data, float)

@@ -16,7 +16,7 @@ from cavity._core.precision import float64
 from cavity.factors.logistic import Logistic
 from cavity.factors.logistic_link import LogisticLink
 from cavity.families import Beta, Gaussian, Product
-from cavity.learned.broad_proposal import sampled, through
+from cavity.learned.broad_proposal import run_program, sample_projections
 
 FAMILY = Product((Beta(), Gaussian()))
 #: places of the two variables in FAMILY
@@ -31,7 +31,7 @@ def probability(z: jax.Array) -> jax.Array:
     return jnp.minimum(sigmoid(z), 1.0 - jnp.finfo(float).epsneg)
 
 
-DRAW = through(lambda z: (probability(z), z))
+DRAW = run_program(lambda z: (probability(z), z))
 
 
 class Labelled(NamedTuple):
@@ -82,7 +82,7 @@ def labelled(cavities: np.ndarray) -> Labelled:
 
 def by_sampler(key: jax.Array, cavities: np.ndarray, draws: int) -> Labelled:
     """With projections by the paper's sampler."""
-    found = sampled(key, DRAW, FAMILY, cavities, draws)
+    found = sample_projections(key, DRAW, FAMILY, cavities, draws)
     return Labelled(np.asarray(cavities, float), found.projected, found.log_z)
 
 

@@ -1,4 +1,4 @@
-"""Just-in-time operators inside EP: as good as the oracle, asked rarely, never sure where it cannot be."""
+"""Just-in-time operators inside EP: as good as the oracle, asked rarely, never confident where it cannot be."""
 
 import jax
 import numpy as np
@@ -60,9 +60,9 @@ def test_it_asks_less_and_less(learned):
 
 def test_unlike_messages_are_not_predicted_with_confidence(learned):
     """Variances from 1e-6 to 1e6 and means up to 1e3: a site is given no moments, or right ones."""
-    sure, kl = looked_at(learned[0], *far_messages(3, 2000))
-    assert sure.mean() < 0.1
-    assert (kl[sure] <= 100 * TOLERANCE).all()
+    confident, kl = looked_at(learned[0], *far_messages(3, 2000))
+    assert confident.mean() < 0.1
+    assert (kl[confident] <= 100 * TOLERANCE).all()
 
 
 def test_new_labels_compile_nothing(learned, caplog):
