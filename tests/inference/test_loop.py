@@ -153,7 +153,7 @@ def test_orders_of_several_groups():
     plain = cv.infer(problem, cv.EP(tol=1e-10))
     assert ordered.converged
     np.testing.assert_allclose(ordered.q, plain.q, rtol=1e-8)
-    with pytest.raises(ValueError, match="one order a group"):
+    with pytest.raises(ValueError, match="one order per group"):
         cv.infer(problem, cv.EP(schedule=cv.Order((3, 2, 1, 0))))
 
 

@@ -139,7 +139,23 @@ def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8
     """The double loop: minimises EP's energy (Power EP's, for a power other than 1) step by step and cannot diverge.
 
     Slow, but it ends at a fixed point of EP wherever the energy is bounded below; Newton's method is tried now and then
-    to end sooner. max_sweeps: outer steps.
+    to end sooner. It is driven from the host: not inside `jit` or `vmap`.
+
+    Args:
+        power: of the factors; 1 is EP.
+        max_sweeps: outer steps after which the run ends all the same, status `max_sweeps`.
+        tol: bound on the moment mismatch of every site at the state handed back.
+
+    Returns:
+        The method, for `infer`.
+
+    Raises:
+        TypeError, ValueError: one of these cannot be run.
+
+    Example:
+        >>> import cavity as cv
+        >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.ConvergentEP()).status)
+        converged
     """
     return DoubleLoop(checks.number("power", power), max_sweeps, tol)
 

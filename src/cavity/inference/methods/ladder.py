@@ -251,6 +251,21 @@ def Auto(
     helps: these have the same fixed points, status `converged`. Then relaxed EP (`converged_relaxed`), restricted EP
     (`converged_restricted`), which have others. `solution.rungs` says what was tried and why it was left.
 
-    max_sweeps: of the first rung. compromise: whether fixed points other than EP's are acceptable.
+    Args:
+        schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
+        max_sweeps: of the first method.
+        tol: bound on the moment mismatch of every site at the state handed back.
+        compromise: whether fixed points other than EP's are acceptable.
+
+    Returns:
+        The method, for `infer`.
+
+    Raises:
+        TypeError, ValueError: one of these cannot be run.
+
+    Example:
+        >>> import cavity as cv
+        >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.Auto()).status)
+        converged
     """
     return Ladder(EP(schedule=schedule, max_sweeps=max_sweeps, tol=tol), bool(compromise))

@@ -162,7 +162,23 @@ def in_double(problem: Problem) -> Problem:
 
 
 def ADF(*, schedule: Schedule | None = None, projection: Projection = Matched()) -> Sweeps:
-    """Assumed-density filtering: one pass from flat sites (thesis 3.1)."""
+    """Assumed-density filtering: one pass from flat sites (thesis 3.1).
+
+    Args:
+        schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
+        projection: from a tilted distribution to a message; moment matching, or `cavity.Cowell()`.
+
+    Returns:
+        The method, for `infer` and `cavity.stepping`.
+
+    Raises:
+        TypeError, ValueError: schedule or projection are none.
+
+    Example:
+        >>> import cavity as cv
+        >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.ADF()).status)
+        single_pass
+    """
     return Sweeps(projection, schedule, max_sweeps=1, single_pass=True, name="ADF")
 
 
@@ -174,7 +190,26 @@ def EP(
     tol: float = 1e-8,
     projection: Projection = Matched(),
 ) -> Sweeps:
-    """Expectation propagation (thesis 3.2)."""
+    """Expectation propagation (thesis 3.2).
+
+    Args:
+        schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
+        damping: the share of every step that is taken, 1 for the full step.
+        max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
+        tol: bound on the moment mismatch of every site at the state handed back.
+        projection: from a tilted distribution to a message; moment matching, or `cavity.Cowell()`.
+
+    Returns:
+        The method, for `infer` and `cavity.stepping`.
+
+    Raises:
+        TypeError, ValueError: one of these cannot be run.
+
+    Example:
+        >>> import cavity as cv
+        >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.EP()).status)
+        converged
+    """
     return Sweeps(projection, schedule, damping=damping, max_sweeps=max_sweeps, tol=tol)
 
 
@@ -188,8 +223,24 @@ def PowerEP(
 ) -> Sweeps:
     """EP on fractional factors: deletes site**power, matches factor**power × cavity, scales the message by 1/power.
 
-    damping None means min(power, 1): q then takes the tilted moments exactly, and the undamped step, 1/power times
-    as long, would overshoot.
+    Args:
+        power: of the factors; 1 is EP, towards 0 the variational approximation.
+        schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
+        damping: the share of every step that is taken; None means min(power, 1): q then takes the tilted moments
+            exactly, and the undamped step, 1/power times as long, would overshoot.
+        max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
+        tol: bound on the moment mismatch of every site at the state handed back.
+
+    Returns:
+        The method, for `infer` and `cavity.stepping`.
+
+    Raises:
+        TypeError, ValueError: one of these cannot be run.
+
+    Example:
+        >>> import cavity as cv
+        >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.PowerEP(0.5)).status)
+        converged
     """
     power = checks.number("power", power)
     damping = min(power, 1.0) if damping is None else damping
@@ -204,7 +255,26 @@ def RestrictedEP(
     max_sweeps: int = 1000,
     tol: float = 1e-8,
 ) -> Sweeps:
-    """EP whose sites are kept proper inside the projection (3.2.1); `printed`: the thesis's v = 1e8 in place of ∞."""
+    """EP whose sites are kept proper inside the projection (thesis 3.2.1).
+
+    Args:
+        printed: whether to take the thesis's v = 1e8 in place of ∞.
+        schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
+        damping: the share of every step that is taken, 1 for the full step.
+        max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
+        tol: bound on the moment mismatch of every site at the state handed back.
+
+    Returns:
+        The method, for `infer` and `cavity.stepping`.
+
+    Raises:
+        TypeError, ValueError: one of these cannot be run.
+
+    Example:
+        >>> import cavity as cv
+        >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.RestrictedEP()).status)
+        converged
+    """
     projection = Restricted(floor=1e-8 if printed else 0.0)
     return Sweeps(projection, schedule, damping=damping, max_sweeps=max_sweeps, tol=tol, name="RestrictedEP")
 
@@ -223,7 +293,30 @@ def RelaxedEP(
 ) -> Sweeps:
     """EP whose sites may relax moment matching, at a price of c (relaxed EP, equation 5); large c is EP.
 
-    penalty, scale_free, form, sequential: see `inference.relaxed.Relaxed`. For scalar Gaussian sites.
+    For scalar Gaussian sites.
+
+    Args:
+        c: the price of relaxation.
+        penalty: "natural", the l1 norm of the relaxation factor's natural parameters (4), or "strength", |b| (35).
+        scale_free: whether the penalty is in units of the cavity's standard deviation.
+        form: of the relaxation factor: "mean", a Gaussian around the old site's mean (11), or "message", the old site
+            to the power b (18).
+        sequential: whether b is found first and q then, in place of both together (end of 3.2).
+        schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
+        damping: the share of every step that is taken, 1 for the full step.
+        max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
+        tol: bound on the moment mismatch of every site at the state handed back.
+
+    Returns:
+        The method, for `infer` and `cavity.stepping`.
+
+    Raises:
+        TypeError, ValueError: one of these cannot be run, or is not known.
+
+    Example:
+        >>> import cavity as cv
+        >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.RelaxedEP(0.1)).status)
+        converged
     """
     if not checks.number("c", c) >= 0:
         raise ValueError(f"c must not be negative; found {c}.")
