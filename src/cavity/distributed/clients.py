@@ -20,7 +20,7 @@ CONNECT = 10
 
 @contextmanager
 def local_client(workers: int | None = None) -> Iterator[Client]:
-    """A client of worker processes on this machine, one a core unless told; all are gone when the block ends."""
+    """A client of worker processes on this machine, one per core unless told; all are gone when the block ends."""
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers must be a whole number of at least 1; found {workers!r}.")
     environment = ONE_THREAD | ({"XLA_FLAGS": os.environ["XLA_FLAGS"]} if "XLA_FLAGS" in os.environ else {})
