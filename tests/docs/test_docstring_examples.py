@@ -19,8 +19,6 @@ COMPLETE = (
     "cavity.moments",
     "cavity.reports",
 )
-#: public names that hold data
-CONSTANTS = {"cavity.reports.STYLES"}
 
 
 def public_names(module):
@@ -28,7 +26,7 @@ def public_names(module):
     home = importlib.import_module(module)
     for name in home.__all__:
         found = getattr(home, name)
-        if f"{module}.{name}" not in CONSTANTS and found.__module__.startswith("cavity"):
+        if callable(found) and found.__module__.startswith("cavity"):
             yield name, found
 
 

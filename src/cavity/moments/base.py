@@ -23,7 +23,14 @@ UNSURE = "unsure"
 
 
 class Group(Protocol):
-    """The part of a site group that a strategy is given before a run; `data` have the site as leading axis."""
+    """The part of a site group that a strategy is given before a run; `data` have the site as leading axis.
+
+    Example:
+        >>> import cavity as cv
+        >>> group = cv.models.clutter([0.3, 1.8]).groups[0]
+        >>> type(group.factor).__name__, type(group.family).__name__
+        ('Clutter', 'Gaussian')
+    """
 
     @property
     def factor(self) -> Factor: ...
@@ -36,8 +43,22 @@ class Group(Protocol):
 class Batch(NamedTuple):
     """All sites of a group between two sweeps.
 
-    cavities: natural parameters, one row per site. data: as the group has them. unsure: sites whose moments were not
-    known well enough. ended: whether the run would end now.
+    Attributes:
+        factor: of the group.
+        family: of its messages.
+        cavities: natural parameters, one row per site.
+        data: as the group has them.
+        unsure: sites whose moments were not known well enough.
+        ended: whether the run would end now.
+
+    Example:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> gaussian = cv.families.Gaussian()
+        >>> cavities, unsure = np.array([[0.0, 1.0], [0.5, 1.0]]), np.array([True, False])
+        >>> batch = cv.moments.Batch(cv.factors.Probit(), gaussian, cavities, np.array([1, -1]), unsure, ended=False)
+        >>> batch.at(np.flatnonzero(batch.unsure)).unsure.tolist()
+        [True]
     """
 
     factor: Factor
