@@ -13,6 +13,7 @@ from cavity.inference import methods, schedule
 from cavity.inference.schedule import Schedule
 
 PAGE = (Path(__file__).parents[2] / "docs" / "contents.md").read_text(encoding="utf-8")
+DESIGN = (Path(__file__).parents[2] / "docs" / "design.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
 
 
@@ -57,6 +58,11 @@ def test_every_section_is_compared():
 def test_every_public_name_is_on_the_page():
     named = set(re.findall(r"`(?:models\.)?(\w+)`", PAGE))
     helpers = {"Check", "Clusters", "Tree", "Cowell", "Method", "Problem", "SiteGroup", "Solution", "Status"}
-    modules = {"factors", "families", "kernels", "learned", "models"}
+    modules = {"factors", "families", "kernels", "learned", "models", "stepping"}
     others = {"exact", "max_product", "__version__"}  # infer is a command, too
     assert set(cavity.__all__) - named == helpers | modules | others
+
+
+def test_the_design_page_lists_the_modules():
+    listed = set(re.findall(r"^\| `(\w+)` \|", DESIGN, re.MULTILINE))
+    assert listed == {path.parent.name for path in Path(cavity.__file__).parent.glob("*/__init__.py")}
