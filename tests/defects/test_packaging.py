@@ -67,7 +67,6 @@ def test_the_check_of_the_wheel_fits_a_model():
     assert {"fit", "predict", "infer", "demo"} <= set(called), "nothing is fitted by what was installed"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 49: RelaxedEP() does not say which c to give")
 def test_relaxed_ep_needs_no_c_or_says_which():
     found = unless_refused(lambda: cv.RelaxedEP().projection.c, naming="c=")
     assert found is None or found >= 0

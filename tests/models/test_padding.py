@@ -118,5 +118,13 @@ def test_a_full_bucket_and_many_rows_are_run_as_they_are():
     for n in (32, 1100):
         assert n > 1024 or bucket(n) == n
         built = cv.models.latent_gaussian(np.ones(n), cv.factors.Probit(), X=np.ones((n, 1)))
-        problem, init = built.padded_problem()
+        problem, init = built.padded_problem(cv.EP())
         assert problem.groups[0].size == n and init is None
+
+
+def test_an_order_is_one_of_the_rows():
+    method = cv.EP(schedule=cv.Order(range(20, -1, -1)))
+    found, usual = cv.infer(model(21), method), cv.infer(model(21))
+    np.testing.assert_allclose(found.mean, usual.mean, atol=1e-7)
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.20; found 0\.\.21"):
+        cv.infer(model(21), cv.EP(schedule=cv.Order(range(22))))

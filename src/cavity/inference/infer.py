@@ -102,7 +102,7 @@ def infer(
     with known_at_once(), jax.enable_x64(True):
         # A model may run a padded problem, of which its `interpret` takes the padding off.
         pad = getattr(problem, "padded_problem", None)
-        assembled, init = (problem.problem(), init) if pad is None else pad(init)
+        assembled, init = (problem.problem(), init) if pad is None else pad(method, init)
         refuse_cut((problem, assembled, init, method))
         assembled.check()
         method.check(assembled)

@@ -30,6 +30,9 @@ class Schedule(ABC):
     #: whether `visits` uses its key.
     random: ClassVar[bool] = False
 
+    #: whether it speaks of sites by their numbers, so that a problem cannot be padded for it.
+    names_sites: ClassVar[bool] = False
+
     @abstractmethod
     def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
         """Tables of visits, each (blocks, sites in a block), for the sites of group number `group`, `size` of them."""
@@ -74,6 +77,8 @@ class Order(Schedule):
     """
 
     sites: tuple[int, ...] | tuple[tuple[int, ...], ...]
+
+    names_sites: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         nested = len(self.sites) > 0 and not isinstance(self.sites[0], int | np.integer | float)

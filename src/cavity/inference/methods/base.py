@@ -49,6 +49,12 @@ class Method(ABC):
         """The `Sweeps` that stand for the method where nothing drives it, as in a stream; None where there are none."""
         return None
 
+    @property
+    def names_sites(self) -> bool:
+        """Whether its schedule speaks of sites by their numbers."""
+        schedule = None if self.sweeps is None else self.sweeps.schedule
+        return schedule is not None and schedule.names_sites
+
     def check(self, problem: Problem) -> None:
         """Refuse, in one sentence, a problem the method is not defined for; most are for all there are."""
         return

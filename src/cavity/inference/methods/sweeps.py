@@ -280,7 +280,7 @@ def RestrictedEP(
 
 
 def RelaxedEP(
-    c: float,
+    c: float | None = None,
     *,
     penalty: Literal["natural", "strength"] = "natural",
     scale_free: bool = True,
@@ -296,7 +296,7 @@ def RelaxedEP(
     For scalar Gaussian sites.
 
     Args:
-        c: the price of relaxation.
+        c: the price of relaxation, which has to be given: `Auto` tries 0.1, then 0.01.
         penalty: "natural", the l1 norm of the relaxation factor's natural parameters (4), or "strength", |b| (35).
         scale_free: whether the penalty is in units of the cavity's standard deviation.
         form: of the relaxation factor: "mean", a Gaussian around the old site's mean (11), or "message", the old site
@@ -318,6 +318,8 @@ def RelaxedEP(
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.RelaxedEP(0.1)).status)
         converged
     """
+    if c is None:
+        raise TypeError("RelaxedEP needs c=..., the price of relaxation: try c=0.1, then c=0.01; a large c is EP.")
     if not checks.number("c", c) >= 0:
         raise ValueError(f"c must not be negative; found {c}.")
     for name, value, known in (("penalty", penalty, PENALTIES), ("form", form, FORMS)):

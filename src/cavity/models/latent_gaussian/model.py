@@ -13,6 +13,7 @@ import numpy as np
 
 from cavity._core.precision import float64, is_far, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass
+from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, as_mask
 from cavity.inference.solution import ModelSolution, Solution
 from cavity.models.latent_gaussian.assembly import kernel_schedule, weight_schedule
@@ -74,10 +75,11 @@ class LatentGaussian(Problem):
         """The problem alone."""
         return Problem(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Problem)})
 
-    def padded_problem(self, init: Any = None) -> tuple[Problem, Any]:
+    def padded_problem(self, method: Method, init: Any = None) -> tuple[Problem, Any]:
         """The problem as `infer` runs it, and where it starts; padding has multiplicity 0.
 
         Args:
+            method: one whose schedule names sites is given the problem as it is.
             init: sites to start from, a `Solution` or one array per group, or None.
         """
         (group,), problem = self.groups, self.problem()
@@ -87,7 +89,7 @@ class LatentGaussian(Problem):
         leaves = jax.tree.leaves((problem, given))
         if bucket(n) == n or n > MOST_PADDED or is_traced(leaves) or any(map(is_far, leaves)) or not known:
             return problem, init
-        if not isinstance(group.moments, ClosedForm | Quadrature):
+        if not isinstance(group.moments, ClosedForm | Quadrature) or method.names_sites:
             return problem, init
         return pad_problem(problem, bucket(n)), pad_start(init, bucket(n))
 
