@@ -51,7 +51,7 @@ def test_public_names_are_found():
 @pytest.mark.parametrize("found", NAMES)
 def test_public_names_say_what_they_take_and_return(found):
     text = inspect.getdoc(found)
-    assert text is not None and "Example:\n" in text
+    assert text is not None and "Examples:\n" in text
     sections = [part for part in ("Args:\n", "Attributes:\n") if part in text]
     names = parameters(found)
     assert bool(sections) >= bool(names)

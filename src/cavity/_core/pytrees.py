@@ -23,7 +23,7 @@ def static(**kwargs: Any) -> Any:
     Returns:
         The field; its values must be hashable.
 
-    Example:
+    Examples:
         >>> from collections.abc import Callable
         >>> import jax
         >>> import cavity as cv
@@ -51,7 +51,7 @@ def pytree_dataclass(cls: C, *, eq: bool = True) -> C:
     Returns:
         The class.
 
-    Example:
+    Examples:
         >>> import jax
         >>> import cavity as cv
         >>> @cv.factors.factor

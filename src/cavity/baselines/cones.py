@@ -54,7 +54,7 @@ def exact_bayes_point(X: Any, y: Any, label_noise: float = 0.0) -> Estimate:
     Raises:
         ValueError: if X has not three columns, the data are not separable, or there are too many noisy points.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> found = baselines.exact_bayes_point([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [1, -1])

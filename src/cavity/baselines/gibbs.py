@@ -40,7 +40,7 @@ class Chain(NamedTuple):
         evaluations: of the whole run.
         skipped: those of the burn-in.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
@@ -82,7 +82,7 @@ def gibbs(
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
@@ -111,7 +111,7 @@ def gibbs_chain(
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
@@ -210,7 +210,7 @@ def gibbs_density(chain: Chain, grid: Any, averaging: bool = True) -> np.ndarray
     Raises:
         ValueError: if θ is not a number.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])

@@ -39,7 +39,7 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])

@@ -62,7 +62,7 @@ def laplace(problem: Any, start: Any = None, tolerance: float = 1e-12, max_itera
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])

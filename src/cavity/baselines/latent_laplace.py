@@ -123,7 +123,7 @@ def latent_laplace(
     Raises:
         ValueError: if K is no covariance, or a term jumps.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import baselines

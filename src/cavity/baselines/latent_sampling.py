@@ -111,7 +111,7 @@ def latent_sampling(
     Raises:
         ValueError: if there are too few chains, steps or moves, or a log density is infinite.
 
-    Example:
+    Examples:
         >>> import jax
         >>> import numpy as np
         >>> import cavity as cv

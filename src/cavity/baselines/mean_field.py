@@ -38,7 +38,7 @@ class MeanField(NamedTuple):
         iterations: made.
         trace: alpha after every iteration.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import baselines
@@ -76,7 +76,7 @@ def tap(
     Raises:
         ValueError: if K is not square.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import baselines
@@ -107,7 +107,7 @@ def naive_mean_field(
     Raises:
         ValueError: if K has no inverse.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import baselines

@@ -35,7 +35,7 @@ def directed_decision(problem: Any) -> Estimate:
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.mixture_weights([[0.4, 0.1], [0.3, 0.2], [0.1, 0.5]])
@@ -58,7 +58,7 @@ def probabilistic_teacher(problem: Any, seed: int | np.random.Generator = 0) -> 
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.mixture_weights([[0.4, 0.1], [0.3, 0.2], [0.1, 0.5]])

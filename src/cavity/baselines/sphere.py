@@ -30,7 +30,7 @@ class SphereSamples(NamedTuple):
         draws: what was kept, those with a likelihood above 0.
         weights: of the draws.
 
-    Example:
+    Examples:
         >>> from cavity import baselines
         >>> X, y = [[1.0, 0.2], [0.1, 1.0]], [1, 1]
         >>> found = baselines.sphere_sampling(X, y, draws=10_000)
@@ -75,7 +75,7 @@ def sphere_sampling(X: Any, y: Any, label_noise: float = 0.0, draws: int = 1_000
     Raises:
         ValueError: if fewer than two draws explain the labels.
 
-    Example:
+    Examples:
         >>> from cavity import baselines
         >>> X, y = [[1.0, 0.2], [0.1, 1.0]], [1, 1]
         >>> found = baselines.sphere_sampling(X, y, draws=10_000)

@@ -28,7 +28,7 @@ class SVM(NamedTuple):
         with_bias: whether f has a constant.
         iterations: made by libsvm.
 
-    Example:
+    Examples:
         >>> from cavity import baselines
         >>> K, y = [[2.0, -1.0], [-1.0, 2.0]], [1, -1]
         >>> machine = baselines.svm(K, y)
@@ -100,7 +100,7 @@ def svm(kernel_matrix: Any, y: Any, *, C: float | None = None, bias: bool = Fals
     Raises:
         ValueError: if C is None and the data are not separable.
 
-    Example:
+    Examples:
         >>> from cavity import baselines
         >>> K, y = [[2.0, -1.0], [-1.0, 2.0]], [1, -1]
         >>> baselines.svm(K, y).alpha.round(4).tolist()
@@ -140,7 +140,7 @@ def smallest_ball(K: np.ndarray, tolerance: float = 1e-9) -> float:
     Returns:
         R².
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from cavity import baselines
         >>> round(baselines.smallest_ball(np.array([[1.0, -1.0], [-1.0, 1.0]])), 6)

@@ -55,7 +55,7 @@ def variational_bayes(
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
@@ -161,7 +161,7 @@ def variational_bound_by_quadrature(problem: Any, estimate: Estimate) -> float:
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
@@ -234,7 +234,7 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
     Raises:
         ValueError: if the method does not know the problem.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])

@@ -29,7 +29,7 @@ class DiscreteGraph(TableGraph):
     Args:
         cardinalities: numbers of states of variables without names; more can be added.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> graph = cv.DiscreteGraph()
         >>> rain = graph.add_variable(["no", "yes"], "rain")
@@ -63,7 +63,7 @@ class DiscreteGraph(TableGraph):
         Raises:
             ValueError: with the line of the first word that is wrong.
 
-        Example:
+        Examples:
             >>> import cavity as cv
             >>> cv.DiscreteGraph.read("MARKOV 2 2 2\\n1 2 0 1\\n4 1 2 3 1", evidence={0: 1})
             DiscreteGraph(2 variables, 1 factors, 1 observed)
@@ -112,7 +112,7 @@ class DiscreteGraph(TableGraph):
         Raises:
             ValueError: if the form is unknown, or the groups overlap or name factors that are not there.
 
-        Example:
+        Examples:
             >>> import cavity as cv
             >>> graph = cv.DiscreteGraph([2, 2, 2])
             >>> for pair in ([0, 1], [1, 2], [0, 2]):
@@ -129,7 +129,7 @@ class DiscreteGraph(TableGraph):
         Args:
             cost: entries of tables that one sweep may read, or that exact inference may make.
 
-        Example:
+        Examples:
             >>> import cavity as cv
             >>> graph = cv.DiscreteGraph([2, 2])
             >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 2.0]])
@@ -162,7 +162,7 @@ class DiscreteGraph(TableGraph):
             ValueError: if the slices do not hold every variable once, a factor reaches further than one slice back, or
                 the evidence has probability zero.
 
-        Example:
+        Examples:
             >>> import cavity as cv
             >>> chain = cv.DiscreteGraph([2, 2, 2])
             >>> chain.add_factor([0], [0.9, 0.1])

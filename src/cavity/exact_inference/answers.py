@@ -59,7 +59,7 @@ def exact(problem: Any, *, memory: float = 2e9) -> Any:
     Raises:
         ValueError: if the problem is of none of these kinds, or too large.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> found = cv.exact(cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0]))
         >>> round(found.log_evidence, 4), round(found.mean, 4)
@@ -203,7 +203,7 @@ def posterior_density(problem: Any, grid: Any, log: bool = False) -> np.ndarray:
     Raises:
         ValueError: if the problem has no such density, or the grid has another shape.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity.exact_inference import posterior_density
         >>> posterior_density(cv.models.clutter([0.3, 1.8]), [0.0, 1.0], log=True).round(4).tolist()

@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
         trace: (evaluations, log_evidence, mean) along the run.
         note: one sentence when something is to be said of the result, else empty.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])

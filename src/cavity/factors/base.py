@@ -22,7 +22,7 @@ factor = pytree_dataclass
 class Factor:
     """Base of all factors. Override what is known; the rest is integrated by a `Moments` strategy the user names.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> @cv.factors.factor
@@ -85,7 +85,7 @@ def is_one(power: Any) -> bool:
 class MissingDensity(TypeError):
     """A numerical integration was asked of a factor that gives no log density.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> cv.factors.Factor().log_density(0.0, None)
         Traceback (most recent call last):
@@ -97,7 +97,7 @@ class MissingDensity(TypeError):
 class MissingClosedForm(TypeError):
     """No closed form for this factor, family and power; the message lists what exists and what can be used instead.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> laplace = cv.factors.from_log_density(lambda x, data: -abs(x - data))
         >>> problem = cv.models.posterior(laplace, [0.3], prior_variance=1.0).with_moments(cv.ClosedForm())

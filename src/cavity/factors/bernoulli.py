@@ -29,7 +29,7 @@ class Bernoulli(Factor):
     Raises:
         ValueError: in a run, if an observed y is neither 0 nor 1.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> coin = cv.factors.Bernoulli()

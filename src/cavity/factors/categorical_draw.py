@@ -32,7 +32,7 @@ class CategoricalDraw(Factor):
     Raises:
         ValueError: in a run, if an observed y is no state.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> draw = cv.factors.CategoricalDraw()

@@ -29,7 +29,7 @@ class Clutter(Factor):
     Raises:
         ValueError: in a run, if w is outside [0, 1] or the variance is not positive.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> clutter = cv.factors.Clutter(w=0.5, clutter_variance=10.0)

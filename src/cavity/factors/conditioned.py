@@ -26,7 +26,7 @@ class Conditioned(Factor):
         factor: the factor of all arguments.
         places: positions of the arguments that are observed.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity.factors.conditioned import ObservedArguments
         >>> closeness = cv.factors.from_log_density(lambda x, data: -((x[0] - x[1]) ** 2))

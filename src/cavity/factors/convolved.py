@@ -27,7 +27,7 @@ class GaussianConvolved(SiteWrapper):
     Args:
         factor: t, a factor of one Gaussian latent.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> convolved = cv.factors.GaussianConvolved(cv.factors.Probit())
         >>> round(float(convolved.log_density(0.0, (1, 0.5))), 4)

@@ -45,7 +45,7 @@ def from_log_density(fn: Callable[[Any, Any], jax.Array]) -> Factor:
     Raises:
         TypeError: if fn is not callable.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> laplace = cv.factors.from_log_density(lambda x, data: -abs(x - data))
         >>> problem = cv.models.posterior(laplace, [0.3, -1.2], prior_variance=1.0).with_moments(cv.Quadrature())
@@ -69,7 +69,7 @@ def from_log_z(fn: Callable[..., jax.Array]) -> Factor:
     Raises:
         TypeError: if fn is not callable.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from jax.scipy.stats import norm
         >>> probit = cv.factors.from_log_z(lambda mean, variance, y: norm.logcdf(y * mean / (1.0 + variance) ** 0.5))

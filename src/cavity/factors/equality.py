@@ -20,7 +20,7 @@ class Equality(Factor):
     The message to x_i is the product of the other cavities, and log Z = A(Σ cavities) − Σ A(cavity), with the constant
     density of the family taken out of all but one.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> gaussian = cv.families.Gaussian()

@@ -48,7 +48,7 @@ class GammaRate(Factor):
     Raises:
         ValueError: in a run, if a shape or an observed x is not positive.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity.factors.gamma_rate import Draw
         >>> round(float(cv.factors.GammaRate().log_density(2.0, Draw(shape=1.0, value=0.5))), 4)

@@ -22,7 +22,7 @@ class Gaussian(Factor):
     Raises:
         ValueError: in a run, if the variance is not positive.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> cv.factors.Gaussian(variance=0.25).predict(mean=1.0, variance=0.5)
         {'mean': 1.0, 'variance': 0.75}

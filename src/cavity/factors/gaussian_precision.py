@@ -43,7 +43,7 @@ class GaussianPrecision(Factor):
     log Z = 0, the message to τ is uniform, and that to x matches a mixture of Gaussians: the other's mean, variance
     v + E[1/τ]. For a ≤ 1 that is infinite and the message uniform.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> round(float(cv.factors.GaussianPrecision().log_density((1.0, 0.0, 4.0), 0.0)), 4)
         -2.2258

@@ -38,7 +38,7 @@ class Linear(Factor):
     Raises:
         ValueError: in a run, if a weight is 0 or a variance is negative.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity.factors.linear import Relation
@@ -104,7 +104,7 @@ class InnerProduct(Factor):
 
     The message to z is N(x·m + c, xᵀ V x), that to w is N(x·w; m_z − c, v_z), uniform where the cavity of z is.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> vector, number = cv.families.FullGaussian(2), cv.families.Gaussian()

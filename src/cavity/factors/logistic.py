@@ -41,7 +41,7 @@ class Logistic(Factor):
     Raises:
         ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> found = cv.factors.Logistic().predict(mean=1.0, variance=0.5)
         >>> round(float(found["probability"]), 4)

@@ -31,7 +31,7 @@ class LogisticLink(Factor):
     (−1, −1), that to z the log odds of Beta(a − 1, b − 1), and Z = B(a − 1, b − 1)/B(a, b) = S (S − 1)/((a − 1)(b − 1))
     with S = a + b − 1; for a ≤ 1 or b ≤ 1 that is infinite, and both messages are uniform.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> link = cv.factors.LogisticLink()
         >>> link.closed_forms, link.has_density(None)

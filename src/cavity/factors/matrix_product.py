@@ -34,7 +34,7 @@ class MatrixProduct(Factor):
     Raises:
         ValueError: in a run, if a covariance is not positive definite.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity.factors.matrix_product import Map

@@ -21,7 +21,7 @@ class Mixture(Factor):
     Raises:
         ValueError: in a run, if all log densities of a site are −inf, or one is NaN.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> term = cv.factors.Mixture()

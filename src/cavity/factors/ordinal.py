@@ -42,7 +42,7 @@ class OrdinalProbit(Factor):
     Raises:
         ValueError: in a run, if the thresholds do not increase, the scale is not positive or a class does not exist.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> found = cv.factors.OrdinalProbit(thresholds=[-1.0, 1.0]).predict(mean=0.5, variance=1.0)

@@ -29,7 +29,7 @@ class Poisson(Factor):
     Raises:
         ValueError: in a run, if the data are not counts.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> found = cv.factors.Poisson().predict(mean=0.0, variance=0.5)
         >>> round(float(found["mean"]), 4), round(float(found["variance"]), 4)

@@ -52,7 +52,7 @@ class Probit(Factor):
     Raises:
         ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> found = cv.factors.Probit(label_noise=0.1).predict(mean=1.0, variance=0.5)
         >>> round(float(found["probability"]), 4), round(float(found["noisy_probability"]), 4)

@@ -29,7 +29,7 @@ class Step(Factor):
     Raises:
         ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> found = cv.factors.Step(label_noise=0.1).predict(mean=1.0, variance=1.0)
         >>> round(float(found["probability"]), 4), round(float(found["noisy_probability"]), 4)

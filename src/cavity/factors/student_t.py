@@ -30,7 +30,7 @@ class StudentT(Factor):
     Raises:
         ValueError: in a run, if the scale or the degrees of freedom are not positive.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> robust = cv.factors.StudentT(scale=1.0, df=4.0)
         >>> round(float(robust.log_density(0.0, 3.0)), 4)

@@ -41,7 +41,7 @@ class Table(Factor):
     the m variables one pass up and one down the tree that they span. For two variables that is the path between them,
     and products of its tables from both ends tell all.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> table = np.log([[0.9, 0.1], [0.2, 0.8]])

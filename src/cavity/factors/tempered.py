@@ -18,7 +18,7 @@ class Tempered(SiteWrapper):
     Args:
         factor: t.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> half = cv.factors.Tempered(cv.factors.Probit())
         >>> round(float(half.log_density(0.0, (1, 0.5))), 4)

@@ -39,7 +39,7 @@ class Truncation(Factor):
     Raises:
         ValueError: in a run, if a lower bound is not below the upper one.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> positive = cv.factors.Truncation()
         >>> [float(positive.log_density(x, (0.0, float("inf")))) for x in (1.0, -1.0)]

@@ -31,7 +31,7 @@ class Tilted(NamedTuple):
         site: natural parameters of the matched message, the one that makes cavity × message share the tilted moments.
             It follows from `stats` by `family.message`; a factor gives it directly where that would cancel.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> gaussian = cv.families.Gaussian()
         >>> observed = cv.factors.Gaussian(variance=1.0).tilted(gaussian, gaussian.from_mean(0.0, 1.0), 2.0, 1)
@@ -49,7 +49,7 @@ class Family(ABC):
 
     Subclasses are frozen dataclasses: hashable, static under `jit`.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> gaussian = cv.families.Gaussian()
         >>> product = gaussian.product(gaussian.from_mean(0.0, 1.0), gaussian.from_mean(3.0, 0.5))

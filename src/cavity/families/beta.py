@@ -14,7 +14,7 @@ from cavity.families.dirichlet import ShapeFamily
 class Beta(ShapeFamily):
     """Beta(x; a, b) on 0 < x < 1, the Dirichlet of (x, 1 − x).
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> beta = cv.families.Beta()
         >>> float(beta.mean(beta.from_shapes(2.0, 6.0)))

@@ -56,7 +56,7 @@ class Categorical(Family):
     Raises:
         ValueError: if there are no states.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> three = cv.families.Categorical(3)
         >>> three.moments(three.from_probabilities([1.0, 1.0, 2.0])).tolist()

@@ -116,7 +116,7 @@ class Dirichlet(ShapeFamily):
     Raises:
         ValueError: if there are fewer than two components, or `match` is neither word.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> dirichlet = cv.families.Dirichlet(3)
         >>> dirichlet.mean(dirichlet.from_concentration([1.0, 1.0, 2.0])).tolist()

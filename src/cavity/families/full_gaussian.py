@@ -41,7 +41,7 @@ class FullGaussian(VectorGaussian):
     Args:
         dimension: length of x.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> family = cv.families.FullGaussian(2)

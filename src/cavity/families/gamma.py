@@ -24,7 +24,7 @@ from cavity.numerics.stable_differences import cross_difference, log_excess
 class Gamma(Family):
     """Gamma(x; shape, rate) ∝ x^(shape − 1) exp(−rate·x) on x > 0.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> gamma = cv.families.Gamma()
         >>> eta = gamma.from_shape_rate(3.0, 2.0)

@@ -18,7 +18,7 @@ LOG_2PI = math.log(2.0 * math.pi)
 class Gaussian(Family):
     """N(x; mean, variance) with eta = (mean/variance, 1/variance).
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> gaussian = cv.families.Gaussian()
         >>> gaussian.from_mean(3.0, 0.5).tolist()

@@ -53,7 +53,7 @@ class OrFlat(Base):
 class GaussianWithUniform(OrFlat, Gaussian):
     """A Gaussian, or the function 1 of eta = (0, 0).
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> family = cv.families.GaussianWithUniform()
         >>> bool(family.is_proper(family.flat())), bool(family.is_allowed(family.flat()))
@@ -65,7 +65,7 @@ class GaussianWithUniform(OrFlat, Gaussian):
 class GammaWithUniform(OrFlat, Gamma):
     """A Gamma, or the function 1 of eta = (1, 0).
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> family = cv.families.GammaWithUniform()
         >>> family.flat().tolist(), bool(family.is_allowed(family.flat()))
@@ -80,7 +80,7 @@ class FullGaussianWithUniform(OrFlat, FullGaussian):
     Args:
         dimension: length of x.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> family = cv.families.FullGaussianWithUniform(2)
         >>> float(family.log_partition(family.flat()))

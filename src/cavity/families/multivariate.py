@@ -166,7 +166,7 @@ class DiagonalGaussian(AxisAligned):
     Args:
         dimension: length of x.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> family = cv.families.DiagonalGaussian(2)
         >>> family.from_mean([1.0, 2.0], [0.5, 0.25]).tolist()
@@ -193,7 +193,7 @@ class SphericalGaussian(AxisAligned):
     Args:
         dimension: length of x.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> family = cv.families.SphericalGaussian(2)
         >>> family.from_mean([1.0, 2.0], 0.5).tolist()

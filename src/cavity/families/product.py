@@ -44,7 +44,7 @@ class Product(Family):
     Args:
         families: the family of each part.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> pair = cv.families.Product((cv.families.Gaussian(), cv.families.Categorical(2)))

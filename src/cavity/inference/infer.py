@@ -83,7 +83,7 @@ def infer(
     Raises:
         TypeError, ValueError: what was given cannot be run; nothing has been computed then.
 
-    Example:
+    Examples:
         >>> import cavity
         >>> above = cavity.models.truncation(0.0, 1.0, lower=0.0)
         >>> print(round(cavity.infer(above).mean, 4))

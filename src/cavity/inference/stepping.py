@@ -66,7 +66,7 @@ def init(problem: Any, method: UpdateRule, sites: tuple[Any, ...] | None = None)
         A `State`: q, sites, log sᵢ and mismatch of every site as last visited, counts, and residuals with room for
         `method.max_sweeps` sweeps. log sᵢ are 0 until they are known from a visit or a measurement.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> problem = cv.models.clutter([0.1, 2.3, 1.9])
         >>> cv.stepping.init(problem, cv.EP()).sites[0].shape
@@ -90,7 +90,7 @@ def step(problem: Any, method: UpdateRule, state: State, key: jax.Array | None =
     Returns:
         The state after the sweep, and a `SweepInfo`.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
         >>> state, info = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
@@ -120,7 +120,7 @@ def measure(problem: Any, method: UpdateRule, state: State, key: jax.Array | Non
     Returns:
         A `Report`: arrays of one entry per site, one array per group, and `largest`, the largest mismatch.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
         >>> report = cv.stepping.measure(problem, method, cv.stepping.init(problem, method))
@@ -143,7 +143,7 @@ def learn(problem: Any, method: UpdateRule, state: State, report: Report) -> Sta
     Returns:
         The state with what they know now; itself where no factor learns.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> learned = cv.learned.JustInTime(cv.Quadrature())
         >>> problem = cv.models.latent_gaussian([1.0, -1.0], cv.factors.Logistic(), X=[[1.0], [0.3]], moments=learned)
@@ -168,7 +168,7 @@ def finish(
         report: what `measure` says of this state.
         unfinished: the status where the measurement names none: the sites do not agree yet, and nothing went wrong.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.ADF()
         >>> state, _ = cv.stepping.step(problem, method, cv.stepping.init(problem, method))

@@ -28,7 +28,7 @@ VARIANCES = (1e-4, 1e4)
 class Kernel:
     """Base of all kernels: a subclass gives `matrix` and `diagonal_of`, and names its parameters by their bounds.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import kernels

@@ -25,7 +25,7 @@ class Spanned(NamedTuple):
         rows: a(x), (n, m), one row per point.
         residual: r(x), the variance of e(x), (n,), not negative.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> found = kernels.InducingInputs([[0.0], [1.0]])(kernels.RBF(), [[0.5]])
         >>> found.rows.shape, found.residual.shape
@@ -41,7 +41,7 @@ class Basis(ABC):
 
     `cavity.models.latent_gaussian` takes one as its basis.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> kernels.InducingInputs([[0.0], [1.0]]).width
         2

@@ -49,7 +49,7 @@ class Sum(Composite):
     Raises:
         TypeError: if either is not a kernel of `cavity.kernels`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import kernels
@@ -76,7 +76,7 @@ class Product(Composite):
     Raises:
         TypeError: if either is not a kernel of `cavity.kernels`.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> kernel = kernels.Product(kernels.Constant(4.0), kernels.Linear(2.0))
         >>> kernel([[3.0]]).tolist()

@@ -20,7 +20,7 @@ class Constant(Kernel):
     Raises:
         ValueError: if the value is not positive.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> kernels.Constant(2.0)([[0.0], [5.0]]).tolist()
         [[2.0, 2.0], [2.0, 2.0]]
@@ -47,7 +47,7 @@ class White(Kernel):
     Raises:
         ValueError: if the variance is not positive.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> kernels.White(0.5)([[0.0], [5.0]]).tolist()
         [[0.5, 0.0], [0.0, 0.5]]

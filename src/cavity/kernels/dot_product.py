@@ -22,7 +22,7 @@ class Linear(Kernel):
     Raises:
         ValueError: if the variance is not positive.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> kernels.Linear(2.0)([[1.0], [3.0]]).tolist()
         [[2.0, 6.0], [6.0, 18.0]]
@@ -52,7 +52,7 @@ class Polynomial(Kernel):
     Raises:
         ValueError: if the degree is not a whole number from 1, or a parameter is not positive.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> kernels.Polynomial(degree=2)([[1.0], [2.0]]).tolist()
         [[4.0, 9.0], [9.0, 25.0]]

@@ -33,7 +33,7 @@ class InducingInputs(Basis):
     Args:
         inputs: (m, d), one row per point; points far from all of them keep their prior.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import kernels

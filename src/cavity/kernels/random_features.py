@@ -36,7 +36,7 @@ class RandomFeatures(Basis):
     Args:
         frequencies: w, (k, d), one array for every stationary part of the kernel.
 
-    Example:
+    Examples:
         >>> import jax
         >>> from cavity import kernels
         >>> basis = kernels.RandomFeatures.draw(kernels.RBF(), columns=1, count=200, key=jax.random.key(0))

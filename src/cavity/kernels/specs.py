@@ -26,7 +26,7 @@ def from_spec(spec: Any) -> Kernel:
     Raises:
         ValueError: if the dictionary describes no kernel of `cavity.kernels`.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> kernels.from_spec(kernels.RBF(2.0).spec()).length_scale
         2.0

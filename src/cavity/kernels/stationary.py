@@ -57,7 +57,7 @@ class RBF(Stationary):
     Raises:
         ValueError: if a length scale is not positive.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import kernels
@@ -83,7 +83,7 @@ class Matern(Stationary):
     Raises:
         ValueError: if a length scale is not positive, or ν is another number.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> from cavity import kernels

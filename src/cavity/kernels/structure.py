@@ -25,7 +25,7 @@ def limits(*, default: Bounds, kw_only: bool = True) -> Any:
     Returns:
         The field.
 
-    Example:
+    Examples:
         >>> from cavity import kernels
         >>> @kernels.kernel
         ... class Scaled(kernels.Kernel):
@@ -47,7 +47,7 @@ def kernel(cls: K) -> K:
     Returns:
         The class.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp
         >>> from cavity import kernels
         >>> @kernels.kernel

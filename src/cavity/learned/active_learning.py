@@ -82,7 +82,7 @@ class JustInTime(Moments):
     Raises:
         TypeError, ValueError: an argument is of the wrong kind or out of range, in one sentence.
 
-    Example:
+    Examples:
         >>> import cavity
         >>> learned = cavity.learned.JustInTime(oracle=cavity.Quadrature())
         >>> y = [1.0, -1.0, 1.0]

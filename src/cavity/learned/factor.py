@@ -61,7 +61,7 @@ def just_in_time(
     Raises:
         TypeError, ValueError: an argument is of the wrong kind or out of range, in one sentence.
 
-    Example:
+    Examples:
         >>> import cavity
         >>> walk = cavity.learned.just_in_time(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
         >>> graph = cavity.FactorGraph()
@@ -98,7 +98,7 @@ def every_time(
     Raises:
         TypeError, ValueError: an argument is of the wrong kind or out of range, in one sentence.
 
-    Example:
+    Examples:
         >>> import cavity
         >>> walk = cavity.learned.every_time(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
         >>> graph = cavity.FactorGraph()

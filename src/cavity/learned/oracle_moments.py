@@ -30,7 +30,7 @@ class EveryTime(Moments):
     Raises:
         TypeError, ValueError: an argument is of the wrong kind or out of range, in one sentence.
 
-    Example:
+    Examples:
         >>> import cavity
         >>> walk = cavity.learned.Simulator(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
         >>> graph = cavity.FactorGraph()

@@ -41,7 +41,7 @@ class Simulator(Factor):
     Raises:
         TypeError, ValueError: inputs or outputs are not names, families by name or a number, or a name occurs twice.
 
-    Example:
+    Examples:
         >>> import cavity
         >>> walk = cavity.learned.Simulator(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
         >>> graph = cavity.FactorGraph()

@@ -25,7 +25,7 @@ UNSURE = "unsure"
 class Group(Protocol):
     """The part of a site group that a strategy is given before a run; `data` have the site as leading axis.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> group = cv.models.clutter([0.3, 1.8]).groups[0]
         >>> type(group.factor).__name__, type(group.family).__name__
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
         unsure: sites whose moments were not known well enough.
         ended: whether the run would end now.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import cavity as cv
         >>> gaussian = cv.families.Gaussian()
@@ -80,7 +80,7 @@ class Moments(ABC):
     Strategies are hashable and static under `jit`: frozen dataclasses, or objects that are equal to themselves only.
     The arrays of one that learns are not part of it, but of the state that `init` and `learn` give.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> isinstance(cv.Quadrature(), cv.moments.Moments), cv.ClosedForm().evaluations(cv.families.Gaussian())
         (True, 1)

@@ -15,7 +15,7 @@ from cavity.moments.base import Info, Moments
 class ClosedForm(Moments):
     """The factor's own `tilted`, or its `log_z` differentiated automatically. Nothing falls back silently.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> problem = cv.models.clutter([0.3, 2.1]).with_moments(cv.ClosedForm())
         >>> problem.groups[0].moments

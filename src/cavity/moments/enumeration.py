@@ -45,7 +45,7 @@ class Enumeration(Moments):
         maximum: the largest term in place of every sum, which makes max-product of sum-product. log Z then is the
             largest log weight, and the evidence of a run has no meaning.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> pair = cv.families.Product((cv.families.Categorical(2), cv.families.Categorical(3)))
         >>> cv.Enumeration().evaluations(pair)

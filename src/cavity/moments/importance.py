@@ -48,7 +48,7 @@ class Importance(Moments):
         ValueError: if there are fewer than two draws.
         TypeError: if the proposal lacks one of the two methods.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> laplace = cv.factors.from_log_density(lambda x, data: -abs(x - data))
         >>> problem = cv.models.posterior(laplace, [0.3, -1.2], prior_variance=1.0)

@@ -50,7 +50,7 @@ class Quadrature(Moments):
         ValueError: if order is not 9, 13, 17, …
         TypeError: if landmarks is not a function.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> laplace = cv.factors.from_log_density(lambda x, data: -abs(x - data))
         >>> problem = cv.models.posterior(laplace, [0.3, -1.2], prior_variance=1.0).with_moments(cv.Quadrature())

@@ -25,7 +25,7 @@ class Style(NamedTuple):
         line: style of the line.
         marker: of the points, none if empty.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> reports.STYLES["EP"].plot()["marker"]
         'x'
@@ -85,7 +85,7 @@ def figure(
     Returns:
         The figure and the array of its axes.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> sheet, axes = reports.figure(1, 2)
         >>> axes.shape
@@ -176,7 +176,7 @@ def save(sheet: Figure, path: str | Path, dpi: int = 150) -> Path:
     Returns:
         The path.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> import pathlib, tempfile
         >>> sheet, axes = reports.figure()

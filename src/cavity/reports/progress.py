@@ -35,7 +35,7 @@ class SweepProgress(Bar):
         console: of rich; by default standard error.
         quiet: whether nothing is shown.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> import cavity as cv
         >>> with reports.SweepProgress("EP", quiet=True) as progress:
@@ -74,7 +74,7 @@ class UnitProgress(Bar):
         console: of rich; by default standard error.
         quiet: whether nothing is shown.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> with reports.UnitProgress("fits", 2, quiet=True) as progress:
         ...     for name in ("first", "second"):

@@ -23,7 +23,7 @@ class Table(NamedTuple):
         rows: cells, of which the first is the name of the row.
         note: below the table.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> table = reports.Table("Errors", ("method", "error"), [("EP", 0.01), ("VB", None)])
         >>> table.columns
@@ -70,7 +70,7 @@ def show(table: Table, console: Console) -> None:
         table: the table.
         console: of rich.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> table = reports.Table("Errors", ("method", "error"), [("EP", 0.01), ("VB", None)])
         >>> import io
@@ -111,7 +111,7 @@ def markdown(table: Table) -> str:
     Returns:
         Markdown text.
 
-    Example:
+    Examples:
         >>> from cavity import reports
         >>> table = reports.Table("Errors", ("method", "error"), [("EP", 0.01), ("VB", None)])
         >>> print(reports.markdown(table).splitlines()[-1])

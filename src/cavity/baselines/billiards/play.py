@@ -29,7 +29,7 @@ class Play(NamedTuple):
         trace_error: standard error of all together by then.
         escapes: share of flights that met no wall.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> found = baselines.billiard([[1.0, 0.2], [0.1, 1.0]], [1, 1], bounces=200)
@@ -81,7 +81,7 @@ def billiard(
     Raises:
         ValueError: if the data are not separable, or an argument is out of range.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> from cavity import baselines
         >>> found = baselines.billiard([[1.0, 0.2], [0.1, 1.0]], [1, 1], bounces=200)

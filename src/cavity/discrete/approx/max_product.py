@@ -61,7 +61,7 @@ def max_product(
     Raises:
         ValueError: if some variable has no possible state.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> graph = cv.DiscreteGraph([2, 2])
         >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])

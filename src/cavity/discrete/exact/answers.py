@@ -100,7 +100,7 @@ def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
     Raises:
         ValueError: if the tables need more memory, or the evidence has probability zero.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> graph = cv.DiscreteGraph([2, 2])
         >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
@@ -137,7 +137,7 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
     Raises:
         ValueError: if the tables need more memory, or the evidence has probability zero.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> graph = cv.DiscreteGraph([2, 2])
         >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])

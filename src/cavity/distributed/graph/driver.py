@@ -66,7 +66,7 @@ def infer_in_parts(
     Raises:
         ValueError: options that cannot be run, parts that do not name every factor once, or impossible evidence.
 
-    Example:
+    Examples:
         >>> from cavity import distributed
         >>> from cavity.discrete import DiscreteGraph
         >>> graph = DiscreteGraph([2, 2, 2])

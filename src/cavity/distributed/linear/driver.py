@@ -70,7 +70,7 @@ def fit(
         ValueError: options that cannot be run, and bad shards: one sentence names all of them with shard and row.
         RuntimeError: a shard could not be loaded, or lost its worker again and again.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from cavity import distributed
         >>> X = np.random.default_rng(0).normal(size=(200, 2))

@@ -152,7 +152,7 @@ def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8
     Raises:
         TypeError, ValueError: one of these cannot be run.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.ConvergentEP()).status)
         converged

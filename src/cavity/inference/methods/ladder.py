@@ -263,7 +263,7 @@ def Auto(
     Raises:
         TypeError, ValueError: one of these cannot be run.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.Auto()).status)
         converged

@@ -174,7 +174,7 @@ def ADF(*, schedule: Schedule | None = None, projection: Projection = Matched())
     Raises:
         TypeError, ValueError: schedule or projection are none.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.ADF()).status)
         single_pass
@@ -205,7 +205,7 @@ def EP(
     Raises:
         TypeError, ValueError: one of these cannot be run.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.EP()).status)
         converged
@@ -237,7 +237,7 @@ def PowerEP(
     Raises:
         TypeError, ValueError: one of these cannot be run.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.PowerEP(0.5)).status)
         converged
@@ -270,7 +270,7 @@ def RestrictedEP(
     Raises:
         TypeError, ValueError: one of these cannot be run.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.RestrictedEP()).status)
         converged
@@ -313,7 +313,7 @@ def RelaxedEP(
     Raises:
         TypeError, ValueError: one of these cannot be run, or is not known.
 
-    Example:
+    Examples:
         >>> import cavity as cv
         >>> print(cv.infer(cv.models.clutter([0.8, 1.6, 2.1]), cv.RelaxedEP(0.1)).status)
         converged

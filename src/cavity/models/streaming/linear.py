@@ -67,7 +67,7 @@ def stream_linear_models(
         ValueError: a batch is bad, named by its number and row; rows change from pass to pass; the checkpoint belongs
             to another run.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from cavity.factors import Probit
         >>> from cavity.models.streaming import stream_linear_models
