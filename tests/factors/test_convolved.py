@@ -93,7 +93,7 @@ def test_a_flat_message_stays_flat():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (np.ones(2), r"data of Blurred must be a pair \(data, residual\); found ndarray"),
+        (np.ones(2), r"data of GaussianConvolved must be a pair \(data, residual\); found ndarray"),
         (((np.ones(2), np.ones(2)), np.array([1.0, -0.5])), "residual must not be negative; found -0.5"),
         (((np.zeros(2), np.ones(2)), np.ones(2)), r"data of Step must be labels −1 or \+1; found 0.0"),
     ],

@@ -29,6 +29,7 @@ def model(n, form="kernel", likelihood=None, **options):
 @pytest.fixture
 def compiled():
     """How many programs have been lowered for the compiler by now, whether or not it had them in its cache."""
+    jax.clear_caches()  # what other tests have compiled counts again
     count = [0]
 
     def listen(event, *_, **__):

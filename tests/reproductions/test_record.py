@@ -30,7 +30,7 @@ def test_every_place_of_the_documents_has_a_row():
 
 
 def test_every_file_of_claims_is_read():
-    files = (ROOT / "src" / "cavity" / "experiments" / "claims").glob("*.toml")
+    files = (ROOT / "reproductions" / "src" / "cavity_reproductions" / "claims").glob("*.toml")
     assert {file.stem for file in files} == {document.stem for document in DOCUMENTS}
 
 
