@@ -70,7 +70,7 @@ imports: setup
 # Most tests compile more than they run, and tests/conftest.py prefers quick compilation; long searches want quick code.
 unit: setup
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not searching"
-	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1" $(BIN)/python -m pytest -q -n 2 --dist worksteal -m searching
+	OPTIMISED_CODE=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m searching
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(BUILD)/site

@@ -1,6 +1,7 @@
 """What an experiment is: a claim of a document, independent pieces of work, and what follows from their results."""
 
 import dataclasses
+import importlib.metadata
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -12,6 +13,11 @@ from cavity.reports import Figure, Table
 Size = Literal["tiny", "quick", "full"]
 Verdict = Literal["holds", "holds in part", "does not hold", "illustration"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "holds in part", "does not hold", "illustration")
+
+#: XLA_FLAGS of processes that compile more than they run; later versions have no fusion emitters to switch off
+QUICK_CODE = "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false"
+if tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) < (0, 11):
+    QUICK_CODE += " --xla_cpu_use_fusion_emitters=false"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,17 +20,14 @@ from rich.text import Text
 from threadpoolctl import threadpool_limits
 
 from cavity.reports import Table, UnitProgress, show
-from cavity_reproductions.base import Config
+from cavity_reproductions.base import QUICK_CODE, Config
 from cavity_reproductions.record import record_page
 from cavity_reproductions.registry import REGISTRY
 from cavity_reproductions.runner import Computed, Interrupted, run
 
 RECORD = "record.md"
 #: for the compiler: quick runs compile more than they run, and code that is made quickly halves their time
-QUICK_COMPILATION = (
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_multi_thread_eigen=false "
-    "--xla_cpu_parallel_codegen_split_count=1"
-)
+QUICK_COMPILATION = f"{QUICK_CODE} --xla_cpu_parallel_codegen_split_count=1"
 
 
 class Ended(NamedTuple):

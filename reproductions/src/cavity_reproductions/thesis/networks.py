@@ -11,7 +11,18 @@ import numpy as np
 import cavity
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREEN, VERMILION, label, shared_legend
-from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, check_table, grade, make_unit, share
+from cavity_reproductions.base import (
+    QUICK_CODE,
+    Config,
+    Experiment,
+    Outcome,
+    Results,
+    Unit,
+    check_table,
+    grade,
+    make_unit,
+    share,
+)
 from cavity_reproductions.thesis import DOCUMENT
 from cavity_reproductions.thesis.network_files import (
     CLUSTER,
@@ -27,8 +38,6 @@ from cavity_reproductions.workbench import infer
 
 #: seconds after which a run is stopped at the end of its sweep, and those that a process may take to begin
 LIMIT, START = 120.0, 20.0
-#: compilers' settings: the networks have factors of many shapes, most of the time is compilation
-QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_multi_thread_eigen=false"
 STYLES = {"BP": (VERMILION, "x"), "tree": (BLUE, "o"), "clusters": (GREEN, "s")}
 BUILT_IN = "built-in grid 3×3"
 #: errors below this are not told apart: the competition's answers have six digits
@@ -79,7 +88,8 @@ def answer(known: Known, form: str) -> dict[str, Any]:
 def apart(network: str, form: str) -> dict[str, Any]:
     """`answer` in a new process: compilation cannot be interrupted otherwise."""
     known = stored(network)
-    os.environ.setdefault("XLA_FLAGS", QUICK)
+    # The networks have factors of many shapes: most of the time is compilation.
+    os.environ.setdefault("XLA_FLAGS", QUICK_CODE)
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=send_answer, args=(sender, known, form), daemon=True)
