@@ -9,14 +9,13 @@ from pathlib import Path
 # Most of the time here is spent compiling small programs once: quick code generation is worth more than quick code
 # (but for long searches, see the Makefile), and a program cut in parts for threads to compile takes longer on the one
 # core it has.
-FLAGS = ["--xla_cpu_multi_thread_eigen=false", "--xla_cpu_parallel_codegen_split_count=1"]
-if os.environ.get("OPTIMISED_CODE") != "1":
-    FLAGS.append("--xla_backend_optimization_level=0")
-if tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) < (0, 11):  # later ones do not know it
-    FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
-# Two test processes share two cores: more threads would only wait for each other.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_cpu_multi_thread_eigen=false --xla_cpu_parallel_codegen_split_count=1"
+    + (" --xla_backend_optimization_level=0" if os.environ.get("OPTIMISED_CODE") != "1" else "")
+    # later versions of XLA do not know this one
+    + (" --xla_cpu_use_fusion_emitters=false" if importlib.metadata.version("jaxlib") < "0.11" else ""),
+)
 # What one process has compiled the other need not, and the next run need not either.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "jax-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
