@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-import jax
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -56,7 +55,7 @@ def in_a_sentence(
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None else ""
         fail(f"{place}{error.strerror or error}.")
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+    except (MemoryError, RuntimeError) as error:  # JAX says it by a RuntimeError; to name its own would import it
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
         fail(too_large)
