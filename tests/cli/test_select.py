@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from command_line import QUICK, call, measurements, write_csv
 
-from cavity.cli.estimator_options import Candidate
+from cavity.cli.options import Candidate
 from cavity.cli.select import best_candidate, suggest_fit
 from cavity.estimators import BayesPointMachine, GPClassifier
 from cavity.kernels import RBF

@@ -11,25 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from cavity.cli import options
 from cavity.cli.errors import check_target, in_a_sentence, printable
-from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
 from cavity.cli.model_file import save_model
-from cavity.cli.options import (
-    Categorical,
-    DataFile,
-    Ignore,
-    Label,
-    Method,
-    Missing,
-    Noise,
-    Optimize,
-    Overwrite,
-    Seed,
-    Separator,
-    Standardize,
-    read_labelled,
-)
-from cavity.cli.preprocessing import Recipe
+from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
+from cavity.cli.preprocessing import Recipe, read_labelled
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
@@ -42,27 +28,27 @@ COMPARED = ("rbf", "matern", "poly", "linear")
 
 
 def fit_command(
-    data: DataFile,
-    label: Label,
+    data: options.DataFile,
+    label: options.Label,
     out: Annotated[
         Path,
         typer.Option(help="The model file. One that exists is replaced only with --overwrite.", show_default=False),
     ],
     kernel: Annotated[str, typer.Option(help=f"One of {', '.join(KERNELS)}.")] = "rbf",
     likelihood: Annotated[str, typer.Option(help=f"One of {', '.join(LIKELIHOODS)}.")] = "step",
-    label_noise: Noise = "auto",
-    method: Method = "auto",
-    optimize: Optimize = True,
-    categorical: Categorical = None,
-    ignore: Ignore = None,
-    missing: Missing = "error",
-    standardize: Standardize = True,
-    separator: Separator = ",",
-    seed: Seed = 0,
+    label_noise: options.Noise = "auto",
+    method: options.Method = "auto",
+    optimize: options.Optimize = True,
+    categorical: options.Categorical = None,
+    ignore: options.Ignore = None,
+    missing: options.Missing = "error",
+    standardize: options.Standardize = True,
+    separator: options.Separator = ",",
+    seed: options.Seed = 0,
     report: Annotated[
         Path | None, typer.Option(help="An HTML page to write; other kernels are fitted as well for it.")
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Fit a classifier to a CSV file: a model file, a table, and the rows whose labels look wrong.
 

@@ -2,13 +2,14 @@
 
 import math
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cavity._core import checks
 from cavity.storage import StorageError
-from cavity.storage.csv_table import Sheet, is_nothing
+from cavity.storage.csv_table import Sheet, is_nothing, read_sheet
 
 #: what may be done about missing values
 MISSING = ("error", "drop", "mean")
@@ -66,7 +67,10 @@ class Recipe(NamedTuple):
 
     def header(self) -> dict[str, Any]:
         """The recipe as values that JSON can hold."""
-        columns = [{"kind": type(column).__name__, **column_record(column)} for column in self.columns]
+        columns = []
+        for column in self.columns:
+            fields = {key: list(own) if isinstance(own, tuple) else own for key, own in column._asdict().items()}
+            columns.append({"kind": type(column).__name__, **fields})
         return {"label": self.label, "missing": self.missing, "columns": columns}
 
     @classmethod
@@ -77,6 +81,45 @@ class Recipe(NamedTuple):
             return cls(str(header["label"]), columns, checks.choice("missing", header["missing"], MISSING))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise StorageError(f"the columns in the model file cannot be read ({error}).") from None
+
+
+class LabelledData(NamedTuple):
+    """A labelled file as a model sees it.
+
+    sheet: the rows that take part. X: their matrix. y: their labels. notes: what a user should know about the others.
+    """
+
+    recipe: Recipe
+    sheet: Sheet
+    X: np.ndarray
+    y: np.ndarray
+    notes: list[str]
+
+
+def read_labelled(
+    data: Path,
+    label: str,
+    categorical: list[str] | None,
+    ignore: list[str] | None,
+    missing: str,
+    standardize: bool,
+    separator: str,
+) -> LabelledData:
+    """A labelled file, read and turned into numbers."""
+    checks.choice("--missing", missing, MISSING)
+    sheet = read_sheet(data, separator)
+    recipe, kept = learn_preprocessing(
+        sheet, label, tuple(categorical or ()), tuple(ignore or ()), missing, standardize
+    )
+    y = labels(kept, label)
+    notes = sheet.notes()
+    if dropped := len(sheet.rows) - len(kept.rows):
+        notes.append(f"Rows left out for missing values: {dropped}.")
+    respelled = sorted(set(kept.column(label)) - set(y.tolist()))
+    if respelled:
+        words = ", ".join(repr(name) for name in respelled)
+        notes.append(f"Labels that are the same number are one class; other spellings were: {words}.")
+    return LabelledData(recipe, kept, recipe.matrix(kept), y, notes)
 
 
 def learn_preprocessing(
@@ -234,9 +277,3 @@ def column_from(entry: dict[str, Any]) -> NumberColumn | CategoryColumn:
     if len(levels) != len(shares):
         raise ValueError(f"column {name!r} has {len(levels)} levels and {len(shares)} shares")
     return CategoryColumn(name, levels, shares)
-
-
-def column_record(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
-    """The fields, with lists for tuples."""
-    fields = column._asdict()
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}

@@ -11,23 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from cavity.cli import options
 from cavity.cli.errors import in_a_sentence, printable
-from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate
 from cavity.cli.fit import evidence, print_notes, shown, teller
-from cavity.cli.options import (
-    Categorical,
-    DataFile,
-    Ignore,
-    Label,
-    Method,
-    Missing,
-    Noise,
-    Optimize,
-    Seed,
-    Separator,
-    Standardize,
-    read_labelled,
-)
+from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate
+from cavity.cli.preprocessing import read_labelled
 from cavity.estimators import select_features
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
@@ -40,8 +28,8 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def select(
-    data: DataFile,
-    label: Label,
+    data: options.DataFile,
+    label: options.Label,
     kernel: Annotated[
         list[str] | None, typer.Option(help=f"A kernel to try, of {', '.join(KERNELS)}. May be repeated.")
     ] = None,
@@ -51,15 +39,15 @@ def select(
     features: Annotated[
         bool, typer.Option("--features", help="Take features one after another while the evidence rises.")
     ] = False,
-    label_noise: Noise = "auto",
-    method: Method = "auto",
-    optimize: Optimize = True,
-    categorical: Categorical = None,
-    ignore: Ignore = None,
-    missing: Missing = "error",
-    standardize: Standardize = True,
-    separator: Separator = ",",
-    seed: Seed = 0,
+    label_noise: options.Noise = "auto",
+    method: options.Method = "auto",
+    optimize: options.Optimize = True,
+    categorical: options.Categorical = None,
+    ignore: options.Ignore = None,
+    missing: options.Missing = "error",
+    standardize: options.Standardize = True,
+    separator: options.Separator = ",",
+    seed: options.Seed = 0,
 ) -> None:
     """Compare kernels, likelihoods and widths by their log evidence, and name the best.
 

@@ -11,20 +11,62 @@ polynomials of degree 2 in the leaves. Where neither text says how, this was cho
     the disagreement of trees is the mean over trees of KL(tree's message ‖ average message)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from cavity._core.precision import float64
-from cavity.baselines.forests.columns import message_columns, polynomials, regression_parameters
+from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
+from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.targets import Target, from_parameters, parameters
+
+#: forests as scikit-learn has them
+KINDS = {"breiman": RandomForestRegressor, "extremely randomised": ExtraTreesRegressor}
 
 LEAST, CANDIDATES, TREES = 20, 100, 64
 #: predicted logarithms stay within these, so that a polynomial far out gives a number
 LARGEST = 30.0
+
+
+@float64
+def message_columns(family: Family, cavities: np.ndarray) -> np.ndarray:
+    """What a tree may split on: mean, variance, natural and regression parameters of every message.
+
+    A Gaussian gives (m, v, m/v, 1/v, log v), a Beta (mean, variance, a, b, log a, log b). Eslami et al. also use flags
+    of improper messages and the factor's value at the modes; here all are proper, and the factor may have no density.
+    """
+    rows = jnp.asarray(cavities, float)
+    found = []
+    for own, piece in zip(parts_of(family), split_variables(family, rows), strict=True):
+        values = jax.vmap(lambda eta, own=own: parameters(own, eta))(piece)
+        # A Gaussian's mean is among its parameters already.
+        extra = values[:, 1:] if isinstance(own, Gaussian) else values
+        found += [own.mean(piece)[:, None], own.covariance(piece)[:, None], piece, extra]
+    return np.asarray(jnp.concatenate(found, axis=1))
+
+
+@float64
+def regression_parameters(family: Family, cavities: np.ndarray) -> np.ndarray:
+    """(mean, log variance) or logarithms of the parameters of every message, side by side."""
+    rows = jnp.asarray(cavities, float)
+    pieces = zip(parts_of(family), split_variables(family, rows), strict=True)
+    return np.asarray(
+        jnp.concatenate([jax.vmap(lambda e, own=own: parameters(own, e))(piece) for own, piece in pieces], axis=1)
+    )
+
+
+def polynomials(points: np.ndarray) -> np.ndarray:
+    """1, all coordinates, all products of two: degree 2."""
+    pairs = list(combinations_with_replacement(range(points.shape[1]), 2))
+    products = np.stack([points[:, i] * points[:, j] for i, j in pairs], axis=1)
+    return np.concatenate([np.ones((len(points), 1)), points, products], axis=1)
 
 
 @dataclass
@@ -166,3 +208,17 @@ def values_of(target: Target, projected: np.ndarray) -> np.ndarray:
 def logs(target: Target) -> np.ndarray:
     """Which parameters are logarithms: all but a Gaussian's mean."""
     return np.arange(target.own.size) >= (1 if isinstance(target.own, Gaussian) else 0)
+
+
+def averaged_trees(
+    kind: Literal["breiman", "extremely randomised"],
+    columns: np.ndarray,
+    values: np.ndarray,
+    trees: int = 64,
+    seed: int = 0,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Breiman's random forest or extremely randomised trees: rows of columns to rows of values. Outputs share trees."""
+    found = KINDS[kind](n_estimators=trees, random_state=seed).fit(
+        columns, values[:, 0] if values.shape[1] == 1 else values
+    )
+    return lambda rows: np.asarray(found.predict(rows)).reshape(len(rows), -1)
