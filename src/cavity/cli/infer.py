@@ -23,7 +23,8 @@ from cavity.discrete.io.uai import write_map, write_mar, write_pr
 from cavity.inference.methods import Method
 from cavity.inference.status import FIXED_POINTS, Status
 from cavity.reports import SweepProgress, Table, UnitProgress, show
-from cavity.reports.html import png, write_whole
+from cavity.reports.figures import png
+from cavity.reports.html import write_whole
 from cavity.reports.network import check_drawable, least_certain, network_figure
 
 TASKS = ("MAR", "PR", "MAP")
