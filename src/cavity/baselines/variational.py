@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 from scipy.special import digamma, entr, gammaln, roots_hermitenorm, softmax
 
 from cavity._core.precision import float64
@@ -252,8 +253,6 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
     if not np.isfinite(objective(np.zeros(2))[0]):
         note = "A term is zero where q is not: the bound is −inf for every Gaussian."
         return Estimate(-math.inf, math.nan, math.nan, count, [], note)
-    from scipy.optimize import minimize  # heavy, and `cavity.exact` is imported by way of this file
-
     found = minimize(objective, np.zeros(2), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})
     slope = float(np.max(np.abs(found.jac)))
     note = "" if slope <= 1e-5 else f"The bound is not at its maximum: slope {slope:.1e}."

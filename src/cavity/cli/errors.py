@@ -69,7 +69,7 @@ def check_target(option: str, path: Path, overwrite: bool, *others: Path) -> Non
 
     others: files the command reads or writes as well; none of them may be the same.
     """
-    if any(same_place(path, other) for other in others):
+    if any(path.resolve() == other.resolve() for other in others):  # links followed
         raise ValueError(f"{option} must not name a file the command reads or writes already; found {path}.")
     if path.is_dir():
         raise ValueError(f"{option} must name a file; {path} is a folder.")
@@ -79,8 +79,3 @@ def check_target(option: str, path: Path, overwrite: bool, *others: Path) -> Non
         raise ValueError(f"{option} must name a file in a folder that can be written to; found {path}.")
     if path.exists() and not overwrite:
         raise ValueError(f"{option}: {path} exists already; name another file or add --overwrite.")
-
-
-def same_place(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, links followed."""
-    return one.resolve() == other.resolve()

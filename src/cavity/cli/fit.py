@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from cavity.cli.preprocessing import Recipe, read_labelled
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
-from cavity.reports.findings import Findings, findings
+from cavity.reports.findings import findings
 from cavity.reports.html import write_whole
 from cavity.storage.csv_table import Sheet
 
@@ -62,7 +62,8 @@ def fit_command(
         if report is not None:
             check_target("--report", report, overwrite, data, out)
         recipe, sheet, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
-        others = [] if report is None else [name for name in COMPARED if name != kernel]
+        names = [] if report is None else [name for name in COMPARED if name != kernel]
+        others = {name: dataclasses.replace(candidate, kernel=name) for name in names}
         with UnitProgress("compiling and fitting", 1 + len(others), console=console) as progress:
             progress.begin(kernel)
             began = time.perf_counter()
@@ -72,17 +73,15 @@ def fit_command(
             progress.finish()
             # What was asked for is kept, whatever becomes of the comparison.
             save_model(out, estimator, recipe)
-            evidences = [found_evidence(kernel, estimator)]
             with in_a_sentence(f"Stopped; {out} is written, the report is not."):
-                for name in others:
-                    progress.begin(name)
-                    other = dataclasses.replace(candidate, kernel=name)
-                    evidences.append(evidence(name, other, X, y, teller(progress, name)))
-                    progress.finish()
+                evidences = [found_evidence(kernel, estimator), *compared(others, X, y, progress)]
         rows = as_data(sheet, recipe)
         if report is not None:
             write_whole(report, classifier_page(found, rows, evidences, notes))
-        print_fit(found, rows, notes, [path for path in (out, report) if path is not None], console)
+        show(summary(found), console)
+        show(shown(suspect_table(found, rows, FEW, with_features=False)), console)
+        print_notes(notes, console)
+        print_written([out, report], console)
 
 
 def teller(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
@@ -90,16 +89,19 @@ def teller(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
     return None if progress.progress.disable else lambda line: progress.begin(f"{name}, {line}")
 
 
-def evidence(
-    name: str, candidate: Candidate, X: np.ndarray, y: np.ndarray, tell: Callable[[str], None] | None
-) -> Evidence:
-    """The evidence of a model, or why it has none."""
-    estimator: Any = candidate.estimator(X)
-    try:
-        fit_and_tell(estimator, X, y, tell)
-    except ValueError as error:
-        return Evidence(name, None, str(error), False)
-    return found_evidence(name, estimator)
+def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, progress: UnitProgress) -> list[Evidence]:
+    """The evidences of models, one after another, or why they have none."""
+    rows = []
+    for name, candidate in candidates.items():
+        progress.begin(name)
+        estimator = candidate.estimator(X)
+        try:
+            fit_and_tell(estimator, X, y, teller(progress, name))
+            rows.append(found_evidence(name, estimator))
+        except ValueError as error:
+            rows.append(Evidence(name, None, str(error), False))
+        progress.finish()
+    return rows
 
 
 def found_evidence(name: str, estimator: Any) -> Evidence:
@@ -116,19 +118,17 @@ def as_data(sheet: Sheet, recipe: Recipe) -> Data:
     return Data(Path(sheet.source).name, recipe.label, recipe.names, sheet.numbers, cells)
 
 
-def print_fit(found: Findings, data: Data, notes: list[str], written: list[Path], console: Console) -> None:
-    """Tables to the terminal, and where the files are."""
-    show(summary(found), console)
-    show(shown(suspect_table(found, data, FEW, with_features=False)), console)
-    print_notes(notes, console)
-    for path in written:
-        console.print(Text(f"written: {path}"), soft_wrap=True)
-
-
 def print_notes(notes: list[str], console: Console) -> None:
     """Print notes, one per line."""
     for note in notes:
         console.print(Text(f"Note: {printable(note)}"), soft_wrap=True)
+
+
+def print_written(files: Iterable[Path | None], console: Console) -> None:
+    """Where the files are that were asked for."""
+    for path in files:
+        if path is not None:
+            console.print(Text(f"written: {path}"), soft_wrap=True)
 
 
 def shown(table: Table) -> Table:

@@ -10,12 +10,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 from rich.console import Console
-from rich.text import Text
 
 import cavity
 from cavity._core import checks
 from cavity.cli.errors import check_target, in_a_sentence, printable
-from cavity.cli.fit import print_notes, shown
+from cavity.cli.fit import print_notes, print_written, shown
 from cavity.cli.options import Overwrite
 from cavity.discrete import Clusters, DiscreteGraph, exact_discrete, exact_map, max_product
 from cavity.discrete.evidence import Contradiction
@@ -270,17 +269,15 @@ def print_inference(
     """Tables to the terminal, and where the files are."""
     form = question.form if question.clusters is None else f"clusters {question.clusters}"
     show(shown(summarise_inference(graph, answer, form)), console)
-    if top:
-        table = (
-            least_certain(graph, answer.marginals, top) if answer.marginals is not None else states(graph, answer, top)
-        )
-        show(shown(table), console)
+    if top and answer.marginals is not None:
+        show(shown(least_certain(graph, answer.marginals, top)), console)
+    elif top:
+        show(shown(states(graph, answer, top)), console)
     if not answer.settled:
         print_notes(
             ["the run did not reach a fixed point; its numbers, written ones too, are not to be relied on."], console
         )
-    for path in written:
-        console.print(Text(f"written: {path}"), soft_wrap=True)
+    print_written(written, console)
 
 
 def summarise_inference(graph: DiscreteGraph, answer: InferenceAnswer, form: str) -> Table:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from cavity.cli import options
 from cavity.cli.errors import in_a_sentence, printable
-from cavity.cli.fit import evidence, print_notes, shown, teller
+from cavity.cli.fit import compared, print_notes, shown
 from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate
 from cavity.cli.preprocessing import read_labelled
 from cavity.estimators import select_features
@@ -64,14 +63,18 @@ def select(
         ]
         recipe, _, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
         print_notes(notes, console)
-        rows = compared({f"{one.kernel}, {one.likelihood}": one for one in candidates}, X, y, console)
+        named = {f"{one.kernel}, {one.likelihood}": one for one in candidates}
+        with UnitProgress("compiling and fitting", len(named), console=console) as progress:
+            rows = compared(named, X, y, progress)
         show(evidence_table(rows, "Kernels and likelihoods"), console)
         best = best_candidate(rows, candidates)
         widths = {
             f"rbf, {best.likelihood}, width {factor:g} × median": dataclasses.replace(best, kernel="rbf", width=factor)
             for factor in WIDTHS
         }
-        show(evidence_table(compared(widths, X, y, console), "Widths"), console)
+        with UnitProgress("compiling and fitting", len(widths), console=console) as progress:
+            tried = compared(widths, X, y, progress)
+        show(evidence_table(tried, "Widths"), console)
         command = suggest_fit(data, label, best, categorical, ignore, missing, standardize, separator)
         if features:
             show_features(best, X, y, recipe.features, console)
@@ -105,17 +108,6 @@ def suggest_fit(
     return shlex.join(["cavity", "fit", str(data), *words, "--out", "model.npz"])
 
 
-def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, console: Console) -> list[Evidence]:
-    """The evidences of models, one after another."""
-    rows = []
-    with UnitProgress("compiling and fitting", len(candidates), console=console) as progress:
-        for name, candidate in candidates.items():
-            progress.begin(name)
-            rows.append(evidence(name, candidate, X, y, teller(progress, name)))
-            progress.finish()
-    return rows
-
-
 def best_candidate(rows: list[Evidence], candidates: list[Candidate]) -> Candidate:
     """The candidate with the largest evidence that can be relied on; the first of equals."""
     known = [place for place, row in enumerate(rows) if row.log_evidence is not None and row.settled]
@@ -127,39 +119,23 @@ def best_candidate(rows: list[Evidence], candidates: list[Candidate]) -> Candida
 def show_features(best: Candidate, X: np.ndarray, y: np.ndarray, names: tuple[str, ...], console: Console) -> None:
     """Forward selection with the best model, and the features it takes."""
     kind = dataclasses.replace(best, kernel="rbf") if best.kernel == "ard" else best
-    estimator = adapting(kind, X)
+    estimator: Any = kind.estimator(X)
+    if kind.kernel == "rbf":
+        estimator.set_params(kernel=None)  # which finds its scale itself, for any number of columns
     with UnitProgress("features", X.shape[1] * (X.shape[1] + 1) // 2, console=console) as progress:
-        selection = select_features(estimator, X, y, callback=stepper(progress))
+        selection = select_features(estimator, X, y, callback=lambda row: progress.finish())
     show(shown(feature_table(selection, names)), console)
     words = ", ".join(repr(names[feature]) for feature in selection.features)
     line = f"Features: {words}, with log evidence {selection.log_evidence:.3f} for {kind.kernel}, {kind.likelihood}."
     console.print(Text(printable(line)), soft_wrap=True)
 
 
-def adapting(candidate: Candidate, X: np.ndarray) -> Any:
-    """An estimator whose kernel finds its scale itself, for any number of columns, where there is one that does."""
-    estimator = candidate.estimator(X)
-    return estimator.set_params(kernel=None) if candidate.kernel == "rbf" else estimator
-
-
-def stepper(progress: UnitProgress) -> Callable[[Any], None]:
-    """What moves the bar on after every model."""
-
-    def step(row: dict[str, Any]) -> None:
-        progress.finish()
-
-    return step
-
-
 def feature_table(selection: Any, names: tuple[str, ...]) -> Table:
     """The features in the order they were taken, with the evidence of the model they make."""
     evidences = {row["features"]: row["log_evidence"] for row in selection.table}
     short = sum(row["status"] not in AS_PROMISED for row in selection.table)
-    rows: list[tuple[Any, ...]] = []
-    for count in range(1, len(selection.features) + 1):
-        taken = selection.features[:count]
-        rows.append((count, names[taken[-1]], f"{evidences[taken]:.3f}"))
-    tried = f"{len(selection.table)} models were tried" + (
-        f"; {short} fell short and were not taken." if short else "."
-    )
+    steps = [selection.features[: count + 1] for count in range(len(selection.features))]
+    rows = [(len(taken), names[taken[-1]], f"{evidences[taken]:.3f}") for taken in steps]
+    also = f"; {short} fell short and were not taken" if short else ""
+    tried = f"{len(selection.table)} models were tried{also}."
     return Table("Features", ("taken", "feature", "log evidence"), rows, tried)

@@ -112,17 +112,13 @@ class MessageForest:
         points = regression_parameters(target.family, self.cavities)
         self.centre, self.deviation = points.mean(axis=0), np.maximum(points.std(axis=0), 1e-12)
         self.scale = np.maximum(self.values.std(axis=0), 1e-12)
-        self.look()
+        self.columns, self.terms = self.seen(self.cavities)
         self.trees = [RegressionTree() for _ in range(trees)]
         for tree in self.trees:
             self.grow(tree, tree.add(np.arange(len(self.cavities))))
 
-    def look(self) -> None:
-        """Columns to split on and terms of the polynomials, of all labels."""
-        self.columns, self.terms = self.seen(self.cavities)
-
     def seen(self, cavities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of any cavities."""
+        """Columns to split on and terms of the polynomials, of any cavities."""
         points = (regression_parameters(self.target.family, cavities) - self.centre) / self.deviation
         return message_columns(self.target.family, cavities), polynomials(points)
 
@@ -148,7 +144,7 @@ class MessageForest:
         first = len(self.cavities)
         self.cavities = np.concatenate([self.cavities, np.asarray(cavities, float)])
         self.values = np.concatenate([self.values, values_of(self.target, projected)])
-        self.look()
+        self.columns, self.terms = self.seen(self.cavities)
         fresh = np.arange(first, len(self.cavities))
         for tree in self.trees:
             places = tree.leaves(self.columns[fresh])
@@ -171,9 +167,10 @@ class MessageForest:
     def predict(self, cavities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(natural parameters of the moment average of the trees' messages, their disagreement)."""
         own = self.target.own
-        clip = logs(self.target)
         votes = self.votes(cavities)
-        votes = np.where(clip, np.clip(votes, -LARGEST, LARGEST), votes)
+        # All parameters but a Gaussian's mean are logarithms.
+        logs = votes[..., 1:] if isinstance(own, Gaussian) else votes
+        np.clip(logs, -LARGEST, LARGEST, out=logs)
         etas = jax.vmap(jax.vmap(lambda value: from_parameters(own, value)))(jnp.asarray(votes))
         average = own.natural(own.moments(etas).mean(axis=0))
         return np.asarray(average), np.asarray(own.kl(etas, average[None]).mean(axis=0))
@@ -203,11 +200,6 @@ def best_split(rng: np.random.Generator, columns: np.ndarray, values: np.ndarray
 def values_of(target: Target, projected: np.ndarray) -> np.ndarray:
     """The parameters, as the trees average them, of projections given by natural parameters."""
     return np.asarray(jax.vmap(lambda eta: parameters(target.own, eta))(jnp.asarray(projected, float)))
-
-
-def logs(target: Target) -> np.ndarray:
-    """Which parameters are logarithms: all but a Gaussian's mean."""
-    return np.arange(target.own.size) >= (1 if isinstance(target.own, Gaussian) else 0)
 
 
 def averaged_trees(
