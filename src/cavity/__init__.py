@@ -80,53 +80,19 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = [
-    "ADF",
-    "EP",
-    "Auto",
-    "BayesPointMachine",
+__all__ = ["__version__", "factors", "families", "kernels", "learned", "models", "stepping"]
+__all__ += ["Clusters", "DiscreteGraph", "FactorGraph", "Tree", "max_product"]
+__all__ += ["BayesPointMachine", "GPClassifier", "GPOrdinal", "GPRegressor", "compare", "load", "select_features"]
+__all__ += ["Check", "Problem", "SiteGroup", "Solution", "Status", "exact", "infer"]
+__all__ += ["ADF", "EP", "Auto", "ConvergentEP", "Cowell", "Method", "Order", "PowerEP", "RelaxedEP", "RestrictedEP"]
+__all__ += [
     "Blocks",
-    "Check",
-    "ClosedForm",
-    "Clusters",
-    "ConvergentEP",
-    "Cowell",
-    "DiscreteGraph",
-    "Enumeration",
     "EveryNth",
-    "FactorGraph",
-    "GPClassifier",
-    "GPOrdinal",
-    "GPRegressor",
-    "Importance",
     "InOrder",
     "LargestMismatchFirst",
-    "Method",
     "OneMessage",
-    "Order",
     "Parallel",
-    "PowerEP",
-    "Problem",
-    "Quadrature",
-    "RelaxedEP",
-    "RestrictedEP",
     "Shuffled",
-    "SiteGroup",
-    "Solution",
-    "Status",
     "ThereAndBack",
-    "Tree",
-    "__version__",
-    "compare",
-    "exact",
-    "factors",
-    "families",
-    "infer",
-    "kernels",
-    "learned",
-    "load",
-    "max_product",
-    "models",
-    "select_features",
-    "stepping",
 ]
+__all__ += ["ClosedForm", "Enumeration", "Importance", "Quadrature"]

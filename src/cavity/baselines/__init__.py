@@ -13,30 +13,10 @@ from cavity.baselines.svm import SVM, smallest_ball, svm
 from cavity.baselines.variational import jensen, variational_bayes, variational_bound_by_quadrature
 from cavity.exact_inference.problem_data import Estimate
 
-__all__ = [
-    "SVM",
-    "Chain",
-    "Estimate",
-    "MeanField",
-    "Play",
-    "SphereSamples",
-    "billiard",
-    "directed_decision",
-    "exact_bayes_point",
-    "gibbs",
-    "gibbs_chain",
-    "gibbs_density",
-    "importance",
-    "jensen",
-    "laplace",
-    "latent_laplace",
-    "latent_sampling",
-    "naive_mean_field",
-    "probabilistic_teacher",
-    "smallest_ball",
-    "sphere_sampling",
-    "svm",
-    "tap",
-    "variational_bayes",
-    "variational_bound_by_quadrature",
-]
+# of any problem of `cavity.models`
+__all__ = ["Chain", "Estimate", "gibbs", "gibbs_chain", "gibbs_density", "importance", "jensen", "laplace"]
+__all__ += ["directed_decision", "probabilistic_teacher", "variational_bayes", "variational_bound_by_quadrature"]
+# of a latent Gaussian model
+__all__ += ["MeanField", "latent_laplace", "latent_sampling", "naive_mean_field", "tap"]
+# of a linear classifier, or one with a kernel
+__all__ += ["SVM", "Play", "SphereSamples", "billiard", "exact_bayes_point", "smallest_ball", "sphere_sampling", "svm"]

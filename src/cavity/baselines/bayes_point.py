@@ -41,9 +41,6 @@ class Cone(NamedTuple):
     second: np.ndarray
 
 
-EMPTY = Cone(0.0, np.zeros(3), np.zeros((3, 3)))
-
-
 def exact_bayes_point(X: Any, y: Any, label_noise: float = 0.0) -> Estimate:
     """Evidence, mean and covariance of w ~ N(0, I) given labels sign(wᵀx), each wrong with probability label_noise.
 
@@ -99,7 +96,7 @@ def cone(normals: np.ndarray) -> Cone:
     arcs = [arc(normals, i) for i in range(len(normals))]
     lengths = np.array([0.0 if each is None else each[1] for each in arcs])
     if not lengths.any():
-        return EMPTY
+        return Cone(0.0, np.zeros(3), np.zeros((3, 3)))
     first = lengths @ normals / (2 * math.pi) ** 1.5
     centre = first / np.linalg.norm(first)
     angle, faces = 0.0, np.zeros((3, 3))

@@ -208,17 +208,10 @@ def on_sphere(rule: Rule, normals: jax.Array, start: jax.Array, ball: Ball, nois
     hit = jnp.argmin(times)
     escaped = jnp.isinf(times[hit])
     w = unit(ball.w + ball.v * jnp.where(escaped, 0.0, times[hit]))
-    middle = unit(ball.w + w)
-    place = start if rule == "rujan" else ball.w
+    place = jnp.where(escaped, start if rule == "rujan" else ball.w, w)
+    v = jnp.where(escaped, unit(noise), reflected(ball.v, normals[hit]))
     z = jnp.where(escaped, 0.0, jnp.linalg.norm(w - ball.w))
-    return recorded(
-        ball,
-        jnp.where(escaped, place, w),
-        jnp.where(escaped, unit(noise), reflected(ball.v, normals[hit])),
-        middle,
-        z,
-        escaped,
-    )
+    return recorded(ball, place, v, unit(ball.w + w), z, escaped)
 
 
 def fly_inside_ball(normals: jax.Array, ball: Ball, noise: jax.Array, redraw: jax.Array) -> Ball:

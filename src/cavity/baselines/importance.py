@@ -54,28 +54,26 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
         scalar = prior.scalar
     else:
         raise problem_data.unsupported("importance", problem, problem_data.GAUSSIAN, problem_data.MIXTURE)
-    sites = problem_data.site_count(problem)
-    trace = []
-    for size in problem_data.checkpoints(samples):
-        log_z, mean, covariance = estimate_from_weights(theta[:size], log_weights[:size])
-        shaped = (float(mean[0]), float(covariance[0, 0])) if scalar else (mean, covariance)
-        trace.append((size * sites, log_z, shaped[0]))
+    sites, sizes = problem_data.site_count(problem), problem_data.checkpoints(samples)
+    found = [estimate_from_weights(theta[:size], log_weights[:size], scalar) for size in sizes]
+    trace = [(size * sites, log_z, mean) for size, (log_z, mean, _) in zip(sizes, found, strict=True)]
+    log_z, mean, covariance = found[-1]
     if math.isfinite(log_z):
         weights = np.exp(log_weights - log_weights.max())
         note = f"Effective sample size {weights.sum() ** 2 / np.sum(weights**2):.1f} of {samples}."
     else:
         note = "Every sample has likelihood zero."
-    return Estimate(log_z, *shaped, samples * sites, trace, note)
+    return Estimate(log_z, mean, covariance, samples * sites, trace, note)
 
 
-def estimate_from_weights(theta: np.ndarray, log_weights: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+def estimate_from_weights(theta: np.ndarray, log_weights: np.ndarray, scalar: bool) -> tuple[float, Any, Any]:
     """(log mean weight, weighted mean, weighted covariance); nan moments where all weights are zero."""
-    top = np.max(log_weights)
-    d = theta.shape[1]
-    if not np.isfinite(top):
-        return -math.inf, np.full(d, math.nan), np.full((d, d), math.nan)
-    weights = np.exp(log_weights - top)
-    total = weights.sum()
-    mean = weights @ theta / total
-    gap = theta - mean
-    return float(top + np.log(total / len(theta))), mean, (gap.T * (weights / total)) @ gap
+    top, d = np.max(log_weights), theta.shape[1]
+    log_z, mean, covariance = -math.inf, np.full(d, math.nan), np.full((d, d), math.nan)
+    if np.isfinite(top):
+        weights = np.exp(log_weights - top)
+        total = weights.sum()
+        log_z, mean = float(top + np.log(total / len(theta))), weights @ theta / total
+        gap = theta - mean
+        covariance = (gap.T * (weights / total)) @ gap
+    return (log_z, float(mean[0]), float(covariance[0, 0])) if scalar else (log_z, mean, covariance)

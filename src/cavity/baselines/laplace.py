@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaln, logsumexp, roots_hermitenorm, softmax
 
@@ -192,9 +191,7 @@ def newton_laplace(problem: Problem, prior: GaussianPrior, start: Any, max_itera
     constant = 0.5 * (prior.log_det - d * LOG_2PI)
 
     def look(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        value, gradient, hessian = _derivatives(
-            problem, jnp.asarray(prior.mean), jnp.asarray(prior.precision), prior.scalar, jnp.asarray(theta)
-        )
+        value, gradient, hessian = _derivatives(problem, prior.mean, prior.precision, prior.scalar, theta)
         return float(value) + constant, theta, np.asarray(gradient), np.asarray(hessian)
 
     sites, visits = problem_data.site_count(problem), 1

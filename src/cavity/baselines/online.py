@@ -59,9 +59,7 @@ def probabilistic_teacher(problem: Any, seed: int | np.random.Generator = 0) -> 
         (2,)
     """
     rng = np.random.default_rng(seed)
-    return one_pass(
-        "probabilistic_teacher", problem, lambda probabilities: int(rng.choice(len(probabilities), p=probabilities))
-    )
+    return one_pass("probabilistic_teacher", problem, lambda shares: int(rng.choice(len(shares), p=shares)))
 
 
 def one_pass(method: str, problem: Any, rule: Rule) -> Estimate:

@@ -18,7 +18,7 @@ from cavity._core.precision import float64
 from cavity.baselines.laplace import laplace
 from cavity.exact_inference import problem_data
 from cavity.exact_inference.adaptive import integrate_on_host, prior_edges
-from cavity.exact_inference.problem_data import ClutterData, Estimate, GaussianPrior, MixtureData
+from cavity.exact_inference.problem_data import ClutterData, Estimate, MixtureData
 from cavity.families.gaussian import LOG_2PI
 from cavity.inference.pointwise import sum_log_terms
 from cavity.inference.problem import Problem
@@ -234,12 +234,16 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
     prior = problem_data.read_gaussian_prior(problem)
     if prior is None or not prior.scalar:
         raise problem_data.unsupported("jensen", problem, problem_data.SCALAR)
-    (mean, variance), visits = (start, 0) if start is not None else jensen_start(problem, prior)
+    visits = 0
+    if start is None:
+        rough = variational_bayes(problem) if problem_data.clutter_data(problem) is not None else laplace(problem)
+        visits, start = rough.evaluations, (rough.mean, rough.covariance)
+        if not math.isfinite(rough.covariance):
+            start = float(prior.mean[0]), float(1.0 / prior.precision[0, 0])
     z, weights = roots_hermitenorm(nodes)
-    first = np.array([mean, math.sqrt(variance)])
+    first = np.array([start[0], math.sqrt(start[1])])
     natural = np.array([prior.mean[0], prior.precision[0, 0]])
-    sites, trace = problem_data.site_count(problem), []
-    count = visits
+    sites, trace, count = problem_data.site_count(problem), [], visits
 
     def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal count
@@ -258,11 +262,3 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
     note = "" if slope <= 1e-5 else f"The bound is not at its maximum: slope {slope:.1e}."
     m, s = first[0] + first[1] * found.x[0], first[1] * math.exp(found.x[1])
     return Estimate(-float(found.fun), float(m), float(s**2), count, trace, note)
-
-
-def jensen_start(problem: Problem, prior: GaussianPrior) -> tuple[tuple[float, float], int]:
-    """Mean and variance to start from, and the evaluations they cost."""
-    first = variational_bayes(problem) if problem_data.clutter_data(problem) is not None else laplace(problem)
-    if math.isfinite(first.covariance):
-        return (first.mean, first.covariance), first.evaluations
-    return (float(prior.mean[0]), float(1.0 / prior.precision[0, 0])), first.evaluations

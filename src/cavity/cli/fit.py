@@ -15,7 +15,7 @@ from cavity.cli import options
 from cavity.cli.errors import check_target, in_a_sentence, printable
 from cavity.cli.model_file import save_model
 from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
-from cavity.cli.preprocessing import Recipe, read_labelled
+from cavity.cli.preprocessing import Reading, Recipe, read_labelled
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
@@ -56,12 +56,13 @@ def fit_command(
     an existing one is replaced only with --overwrite.
     """
     console = Console()
+    reading = Reading(label, categorical, ignore, missing, standardize, separator)
     with in_a_sentence():
         candidate = Candidate(kernel, likelihood, label_noise, method, optimize, seed)
         check_target("--out", out, overwrite, data)
         if report is not None:
             check_target("--report", report, overwrite, data, out)
-        recipe, sheet, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
+        recipe, sheet, X, y, notes = read_labelled(data, reading)
         names = [] if report is None else [name for name in COMPARED if name != kernel]
         others = {name: dataclasses.replace(candidate, kernel=name) for name in names}
         with UnitProgress("compiling and fitting", 1 + len(others), console=console) as progress:

@@ -131,7 +131,11 @@ def infer_command(
         except Contradiction as error:
             raise ValueError(f"{model}: {error}") from None
         if out is not None:
-            write_whole(out, result_text(answer, task))
+            if task == "PR":
+                text = write_pr(answer.log_value)
+            else:
+                text = write_mar(answer.marginals or []) if answer.states is None else write_map(answer.states)
+            write_whole(out, text)
         with in_a_sentence("Stopped; the drawing is not written." if out is None else f"Stopped; {out} is written."):
             if plot is not None and answer.marginals is not None:
                 drawn = network_figure(graph, answer.marginals, printable(f"{model.name}: {answer.method}"))
@@ -158,10 +162,8 @@ def answered(graph: DiscreteGraph, question: Question, console: Console) -> Infe
         form = question.form if question.clusters is None else named_clusters(graph, question.clusters)
         with SweepProgress(question.method, console=console) as progress:
             # Listening costs time: only where there is a bar to be seen.
-            limits = {
-                "max_seconds": question.max_seconds,
-                "callback": None if progress.progress.disable else progress,
-            }
+            listen = None if progress.progress.disable else progress
+            limits = {"max_seconds": question.max_seconds, "callback": listen}
             method = METHODS[question.method]
             answer = by_max_product(graph, method, limits) if maximise else approximated(graph, form, method, limits)
     return answer._replace(seconds=time.perf_counter() - began)
@@ -254,15 +256,6 @@ def variable(graph: DiscreteGraph, word: str) -> int:
         return graph.variables.number(int(word))
 
 
-def result_text(answer: InferenceAnswer, task: str) -> str:
-    """The result in the format of the task."""
-    if task == "PR":
-        return write_pr(answer.log_value)
-    if answer.states is not None:
-        return write_map(answer.states)
-    return write_mar(answer.marginals or [])
-
-
 def print_inference(
     graph: DiscreteGraph, answer: InferenceAnswer, question: Question, top: int, written: list[Path], console: Console
 ) -> None:
@@ -274,9 +267,8 @@ def print_inference(
     elif top:
         show(shown(states(graph, answer, top)), console)
     if not answer.settled:
-        print_notes(
-            ["the run did not reach a fixed point; its numbers, written ones too, are not to be relied on."], console
-        )
+        short = "the run did not reach a fixed point; its numbers, written ones too, are not to be relied on."
+        print_notes([short], console)
     print_written(written, console)
 
 

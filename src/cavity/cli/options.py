@@ -16,14 +16,9 @@ from cavity.estimators import BayesPointMachine, GPClassifier
 from cavity.estimators.defaults import BINARY, LONGEST, SHORTEST, typical_distance
 from cavity.kernels import RBF, Constant, Kernel, Matern, Polynomial
 
-#: kernels by name; the linear one is the Bayes Point Machine, whose cost grows with the rows and not with their cube
-KERNELS = {
-    "rbf": "one length scale for all columns",
-    "ard": "a length scale for each column",
-    "matern": "rougher functions than rbf",
-    "poly": "polynomials of degree 2",
-    "linear": "planes",
-}
+#: kernels by name. ard: a length scale for each column; matern: rougher functions than rbf; poly: of degree 2; linear:
+#: planes, by the Bayes Point Machine, whose cost grows with the rows and not with their cube
+KERNELS = ("rbf", "ard", "matern", "poly", "linear")
 LIKELIHOODS = tuple(BINARY)
 #: methods by name; auto is EP, and what helps where it fails
 METHODS: dict[str, cavity.Method | None] = {
@@ -78,7 +73,7 @@ class Candidate:
     width: float | None = None
 
     def __post_init__(self) -> None:
-        checks.choice("--kernel", self.kernel, tuple(KERNELS))
+        checks.choice("--kernel", self.kernel, KERNELS)
         checks.choice("--likelihood", self.likelihood, LIKELIHOODS)
         checks.choice("--method", self.method, tuple(METHODS))
         if self.label_noise == "auto" and self.method == "adf":
@@ -102,12 +97,8 @@ class Candidate:
     def estimator(self, X: np.ndarray) -> GPClassifier | BayesPointMachine:
         """An estimator to be fitted to the rows of X, whose scale its search starts from."""
         learns = self.optimize and self.method != "adf" and self.width is None
-        known = {
-            "likelihood": self.likelihood,
-            "label_noise": self.noise(),
-            "method": METHODS[self.method],
-            "random_state": self.seed,
-        }
+        known = {"likelihood": self.likelihood, "label_noise": self.noise()}
+        known |= {"method": METHODS[self.method], "random_state": self.seed}
         if self.kernel == "linear":
             variance = "auto" if learns and self.likelihood != "step" else 1.0
             return BayesPointMachine(prior_variance=variance, **known)

@@ -83,34 +83,28 @@ class Recipe(NamedTuple):
             raise StorageError(f"the columns in the model file cannot be read ({error}).") from None
 
 
-class LabelledData(NamedTuple):
-    """A labelled file as a model sees it.
+class Reading(NamedTuple):
+    """How a labelled file is read, as the options of the commands say it."""
 
-    sheet: the rows that take part. X: their matrix. y: their labels. notes: what a user should know about the others.
+    label: str
+    categorical: list[str] | None
+    ignore: list[str] | None
+    missing: str
+    standardize: bool
+    separator: str
+
+
+def read_labelled(data: Path, reading: Reading) -> tuple[Recipe, Sheet, np.ndarray, np.ndarray, list[str]]:
+    """A labelled file, read and turned into numbers.
+
+    Returns:
+        The recipe, the rows that take part, their matrix, their labels, and what a user should know about the others.
     """
-
-    recipe: Recipe
-    sheet: Sheet
-    X: np.ndarray
-    y: np.ndarray
-    notes: list[str]
-
-
-def read_labelled(
-    data: Path,
-    label: str,
-    categorical: list[str] | None,
-    ignore: list[str] | None,
-    missing: str,
-    standardize: bool,
-    separator: str,
-) -> LabelledData:
-    """A labelled file, read and turned into numbers."""
+    label, categorical, ignored, missing, standardize, separator = reading
     checks.choice("--missing", missing, MISSING)
     sheet = read_sheet(data, separator)
-    recipe, kept = learn_preprocessing(
-        sheet, label, tuple(categorical or ()), tuple(ignore or ()), missing, standardize
-    )
+    names = tuple(categorical or ()), tuple(ignored or ())
+    recipe, kept = learn_preprocessing(sheet, label, *names, missing, standardize)
     y = labels(kept, label)
     notes = sheet.notes()
     if dropped := len(sheet.rows) - len(kept.rows):
@@ -119,7 +113,7 @@ def read_labelled(
     if respelled:
         words = ", ".join(repr(name) for name in respelled)
         notes.append(f"Labels that are the same number are one class; other spellings were: {words}.")
-    return LabelledData(recipe, kept, recipe.matrix(kept), y, notes)
+    return recipe, kept, recipe.matrix(kept), y, notes
 
 
 def learn_preprocessing(
@@ -146,13 +140,13 @@ def learn_preprocessing(
         raise ValueError(f"{sheet.source} has no column left beside the label {label!r}.")
     if missing == "drop":
         sheet = sheet.without_gaps((*names, label))
-    columns = tuple(
-        category_column(sheet, name, missing)
-        if name in categorical
-        else number_column(sheet, name, missing, standardize)
-        for name in names
-    )
-    return Recipe(label, columns, missing), sheet
+    columns: list[NumberColumn | CategoryColumn] = []
+    for name in names:
+        words = name in categorical
+        columns.append(
+            category_column(sheet, name, missing) if words else number_column(sheet, name, missing, standardize)
+        )
+    return Recipe(label, tuple(columns), missing), sheet
 
 
 def labels(sheet: Sheet, label: str) -> np.ndarray:

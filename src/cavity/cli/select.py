@@ -14,7 +14,7 @@ from cavity.cli import options
 from cavity.cli.errors import in_a_sentence, printable
 from cavity.cli.fit import compared, print_notes, shown
 from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate
-from cavity.cli.preprocessing import read_labelled
+from cavity.cli.preprocessing import Reading, read_labelled
 from cavity.estimators import select_features
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
@@ -55,13 +55,14 @@ def select(
     Nothing is written.
     """
     console = Console()
+    reading = Reading(label, categorical, ignore, missing, standardize, separator)
     with in_a_sentence("Stopped."):
         candidates = [
             Candidate(one, other, label_noise, method, optimize, seed)
             for one in dict.fromkeys(kernel or TRIED)
             for other in dict.fromkeys(likelihood or LIKELIHOODS)
         ]
-        recipe, _, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
+        recipe, _, X, y, notes = read_labelled(data, reading)
         print_notes(notes, console)
         named = {f"{one.kernel}, {one.likelihood}": one for one in candidates}
         with UnitProgress("compiling and fitting", len(named), console=console) as progress:
@@ -75,36 +76,27 @@ def select(
         with UnitProgress("compiling and fitting", len(widths), console=console) as progress:
             tried = compared(widths, X, y, progress)
         show(evidence_table(tried, "Widths"), console)
-        command = suggest_fit(data, label, best, categorical, ignore, missing, standardize, separator)
+        command = suggest_fit(data, best, reading)
         if features:
             show_features(best, X, y, recipe.features, console)
         words = f"Best: {best.kernel}, {best.likelihood}. Fit it with: {command}"
         console.print(Text(printable(words)), soft_wrap=True)
 
 
-def suggest_fit(
-    data: Path,
-    label: str,
-    best: Candidate,
-    categorical: list[str] | None,
-    ignore: list[str] | None,
-    missing: str,
-    standardize: bool,
-    separator: str,
-) -> str:
+def suggest_fit(data: Path, best: Candidate, reading: Reading) -> str:
     """The `cavity fit` command line of the best model, without options that have their default."""
     given = {
         "--label-noise": (best.label_noise, "auto"),
         "--method": (best.method, "auto"),
-        "--missing": (missing, "error"),
-        "--separator": (separator, ","),
+        "--missing": (reading.missing, "error"),
+        "--separator": (reading.separator, ","),
         "--seed": (str(best.seed), "0"),
     }
-    words = ["--label", label, "--kernel", best.kernel, "--likelihood", best.likelihood]
+    words = ["--label", reading.label, "--kernel", best.kernel, "--likelihood", best.likelihood]
     words += [word for name, (value, usual) in given.items() if value != usual for word in (name, value)]
-    words += [word for name in categorical or () for word in ("--categorical", name)]
-    words += [word for name in ignore or () for word in ("--ignore", name)]
-    words += ([] if best.optimize else ["--no-optimize"]) + ([] if standardize else ["--no-standardize"])
+    words += [word for name in reading.categorical or () for word in ("--categorical", name)]
+    words += [word for name in reading.ignore or () for word in ("--ignore", name)]
+    words += ([] if best.optimize else ["--no-optimize"]) + ([] if reading.standardize else ["--no-standardize"])
     return shlex.join(["cavity", "fit", str(data), *words, "--out", "model.npz"])
 
 

@@ -11,6 +11,7 @@ polynomials of degree 2 in the leaves. Where neither text says how, this was cho
     the disagreement of trees is the mean over trees of KL(tree's message ‖ average message)
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
@@ -35,6 +36,12 @@ LEAST, CANDIDATES, TREES = 20, 100, 64
 LARGEST = 30.0
 
 
+def with_parameters(family: Family, cavities: np.ndarray) -> list[tuple[Family, jax.Array, jax.Array]]:
+    """Of every variable its family, its messages, and their (mean, log variance) or logarithms of parameters."""
+    pieces = zip(parts_of(family), split_variables(family, jnp.asarray(cavities, float)), strict=True)
+    return [(own, piece, jax.vmap(functools.partial(parameters, own))(piece)) for own, piece in pieces]
+
+
 @float64
 def message_columns(family: Family, cavities: np.ndarray) -> np.ndarray:
     """What a tree may split on: mean, variance, natural and regression parameters of every message.
@@ -42,10 +49,8 @@ def message_columns(family: Family, cavities: np.ndarray) -> np.ndarray:
     A Gaussian gives (m, v, m/v, 1/v, log v), a Beta (mean, variance, a, b, log a, log b). Eslami et al. also use flags
     of improper messages and the factor's value at the modes; here all are proper, and the factor may have no density.
     """
-    rows = jnp.asarray(cavities, float)
     found = []
-    for own, piece in zip(parts_of(family), split_variables(family, rows), strict=True):
-        values = jax.vmap(lambda eta, own=own: parameters(own, eta))(piece)
+    for own, piece, values in with_parameters(family, cavities):
         # A Gaussian's mean is among its parameters already.
         extra = values[:, 1:] if isinstance(own, Gaussian) else values
         found += [own.mean(piece)[:, None], own.covariance(piece)[:, None], piece, extra]
@@ -55,11 +60,7 @@ def message_columns(family: Family, cavities: np.ndarray) -> np.ndarray:
 @float64
 def regression_parameters(family: Family, cavities: np.ndarray) -> np.ndarray:
     """(mean, log variance) or logarithms of the parameters of every message, side by side."""
-    rows = jnp.asarray(cavities, float)
-    pieces = zip(parts_of(family), split_variables(family, rows), strict=True)
-    return np.asarray(
-        jnp.concatenate([jax.vmap(lambda e, own=own: parameters(own, e))(piece) for own, piece in pieces], axis=1)
-    )
+    return np.asarray(jnp.concatenate([values for *_, values in with_parameters(family, cavities)], axis=1))
 
 
 def polynomials(points: np.ndarray) -> np.ndarray:
@@ -199,7 +200,7 @@ def best_split(rng: np.random.Generator, columns: np.ndarray, values: np.ndarray
 @float64
 def values_of(target: Target, projected: np.ndarray) -> np.ndarray:
     """The parameters, as the trees average them, of projections given by natural parameters."""
-    return np.asarray(jax.vmap(lambda eta: parameters(target.own, eta))(jnp.asarray(projected, float)))
+    return np.asarray(jax.vmap(functools.partial(parameters, target.own))(jnp.asarray(projected, float)))
 
 
 def averaged_trees(
@@ -210,7 +211,6 @@ def averaged_trees(
     seed: int = 0,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Breiman's random forest or extremely randomised trees: rows of columns to rows of values. Outputs share trees."""
-    found = KINDS[kind](n_estimators=trees, random_state=seed).fit(
-        columns, values[:, 0] if values.shape[1] == 1 else values
-    )
+    outputs = values[:, 0] if values.shape[1] == 1 else values
+    found = KINDS[kind](n_estimators=trees, random_state=seed).fit(columns, outputs)
     return lambda rows: np.asarray(found.predict(rows)).reshape(len(rows), -1)

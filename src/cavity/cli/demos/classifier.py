@@ -69,10 +69,8 @@ def tables(shown: Shown) -> tuple[Table, Table]:
     caught = []
     for times in LISTS:
         most = times * flips
-        hits = int(shown.flipped[found.suspects(most)].sum())
-        caught.append(
-            (f"{most} most suspect rows", f"{hits} of {flips} flips", f"{most / len(found.codes):.0%} by chance")
-        )
+        hits, chance = int(shown.flipped[found.suspects(most)].sum()), most / len(found.codes)
+        caught.append((f"{most} most suspect rows", f"{hits} of {flips} flips", f"{chance:.0%} by chance"))
     note = "Suspect: the other rows make the label improbable (leave-one-out, at no extra cost)."
     return (
         Table("What was learned", ("what", "value"), learned),

@@ -1,6 +1,6 @@
 """The demo: one clutter problem, every method on it, against the exact answer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,7 @@ METHODS: dict[str, cavity.Method] = {
     "Power EP": cavity.PowerEP(0.5),
     "Restricted EP": cavity.RestrictedEP(),
 }
-BASELINES: dict[str, Callable[[Any], Any]] = {
-    "Laplace": laplace,
-    "VB": variational_bayes,
-    "importance": importance,
-    "Gibbs": gibbs,
-}
+BASELINES = {"Laplace": laplace, "VB": variational_bayes, "importance": importance, "Gibbs": gibbs}
 #: how a baseline ends when nothing is to be said of it; the note of importance sampling is its sample size
 ENDS = {"Laplace": "at a mode", "VB": "at a maximum", "importance": "sampled", "Gibbs": "sampled"}
 Row = tuple[str, float, float, float, float, float, int, str]
@@ -77,9 +72,8 @@ def row(name: str, found: Any, truth: Any, status: str) -> Row:
 def demo_table(rows: list[Row]) -> Table:
     """The rows with their heading."""
     columns = ("method", "mean", "sd", "log p(D)", "log p(D) error", "mean error", "cost", "status")
-    return Table(
-        f"The clutter problem: {POINTS} points, half of them clutter", columns, rows, "cost: factor evaluations."
-    )
+    title = f"The clutter problem: {POINTS} points, half of them clutter"
+    return Table(title, columns, rows, "cost: factor evaluations.")
 
 
 def demo_figure(x: np.ndarray, rows: list[Row]) -> Figure:
