@@ -84,15 +84,7 @@ __all__ = ["__version__", "factors", "families", "kernels", "learned", "models",
 __all__ += ["Clusters", "DiscreteGraph", "FactorGraph", "Tree", "max_product"]
 __all__ += ["BayesPointMachine", "GPClassifier", "GPOrdinal", "GPRegressor", "compare", "load", "select_features"]
 __all__ += ["Check", "Problem", "SiteGroup", "Solution", "Status", "exact", "infer"]
-__all__ += ["ADF", "EP", "Auto", "ConvergentEP", "Cowell", "Method", "Order", "PowerEP", "RelaxedEP", "RestrictedEP"]
-__all__ += [
-    "Blocks",
-    "EveryNth",
-    "InOrder",
-    "LargestMismatchFirst",
-    "OneMessage",
-    "Parallel",
-    "Shuffled",
-    "ThereAndBack",
-]
+__all__ += ["ADF", "EP", "Auto", "ConvergentEP", "Cowell", "Method", "PowerEP", "RelaxedEP", "RestrictedEP"]
+__all__ += ["InOrder", "LargestMismatchFirst", "Order", "Shuffled", "ThereAndBack"]
+__all__ += ["Blocks", "EveryNth", "OneMessage", "Parallel"]
 __all__ += ["ClosedForm", "Enumeration", "Importance", "Quadrature"]

@@ -67,9 +67,8 @@ def exact_bayes_point(X: Any, y: Any, label_noise: float = 0.0) -> Estimate:
     X = np.asarray(checks.array("X", X, (2,)))
     if X.shape[1] != 3:
         raise ValueError(f"exact_bayes_point is for three weights; X has {X.shape[1]} columns.")
-    normals, groups = np.unique(
-        np.round(X * (np.asarray(y, float) / np.linalg.norm(X, axis=1))[:, None], 12), axis=0, return_inverse=True
-    )
+    signed = np.round(X * (np.asarray(y, float) / np.linalg.norm(X, axis=1))[:, None], 12)
+    normals, groups = np.unique(signed, axis=0, return_inverse=True)
     counts = np.bincount(groups.ravel(), minlength=len(normals))
     patterns = [np.ones(len(normals))]
     if label_noise > 0:

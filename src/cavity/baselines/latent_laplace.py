@@ -52,9 +52,8 @@ class Curvature(NamedTuple):
             # Σ₊ between each set and the latents with W < 0, whose terms widen the posterior again.
             observed = solve_triangular(self.lower, self.root[:, None] * self.K[:, self.negative], lower=True)
             pair = (c[:, self.negative] - v @ observed for c, v in ((cross, left), (other, right)))
-            left, right = (
-                solve_triangular(self.lower_negative, (self.root_negative * c).T, lower=True).T for c in pair
-            )
+            lower, root = self.lower_negative, self.root_negative
+            left, right = (solve_triangular(lower, (root * c).T, lower=True).T for c in pair)
             result = result + np.einsum(product, left, right)
         return result
 

@@ -27,12 +27,7 @@ APPEARANCE: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": "markdown",  # paragraphs of a docstring are filled
 }
-app = typer.Typer(
-    name="cavity",
-    no_args_is_help=True,
-    help="Expectation propagation and its relatives: classifiers for CSV files, graphical models, experiments.",
-    **APPEARANCE,
-)
+app = typer.Typer(name="cavity", no_args_is_help=True, **APPEARANCE)
 
 
 def main() -> None:

@@ -9,11 +9,5 @@ from cavity.baselines.forests.message_forest import (
 )
 from cavity.baselines.forests.mondrian import MondrianForest
 
-__all__ = [
-    "MessageForest",
-    "MondrianForest",
-    "averaged_trees",
-    "message_columns",
-    "polynomials",
-    "regression_parameters",
-]
+__all__ = ["MessageForest", "MondrianForest", "averaged_trees"]
+__all__ += ["message_columns", "polynomials", "regression_parameters"]

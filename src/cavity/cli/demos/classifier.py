@@ -72,10 +72,8 @@ def tables(shown: Shown) -> tuple[Table, Table]:
         hits, chance = int(shown.flipped[found.suspects(most)].sum()), most / len(found.codes)
         caught.append((f"{most} most suspect rows", f"{hits} of {flips} flips", f"{chance:.0%} by chance"))
     note = "Suspect: the other rows make the label improbable (leave-one-out, at no extra cost)."
-    return (
-        Table("What was learned", ("what", "value"), learned),
-        Table("Wrong labels found", ("looked at", "found", "expected"), caught, note),
-    )
+    wrong = Table("Wrong labels found", ("looked at", "found", "expected"), caught, note)
+    return Table("What was learned", ("what", "value"), learned), wrong
 
 
 def draw_classifier(shown: Shown) -> Figure:
