@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from cavity.baselines import billiard, exact_bayes_point
-from cavity.baselines.billiards import walls
-from cavity.baselines.billiards.play import _launch, _play, pooled
-from cavity.baselines.billiards.rules import lambert
+from cavity.baselines.billiards import _launch, _play, lambert, pooled, walls
 
 X = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
 Y = np.array([1.0, -1.0, -1.0])

@@ -12,7 +12,7 @@ from cavity.baselines.forests import (
     polynomials,
     regression_parameters,
 )
-from cavity.baselines.forests.leaf_models import LEAST, best_split
+from cavity.baselines.forests.message_forest import LEAST, best_split
 from cavity.families import Beta, Gaussian, Product
 from cavity.learned.targets import Target
 

@@ -1,5 +1,8 @@
 """The command line: right answers, and one sentence for a user's mistake."""
 
+import subprocess
+import sys
+
 import jax
 import pytest
 import typer
@@ -73,3 +76,45 @@ def test_reproduce_says_what_to_install_where_its_package_is_missing(monkeypatch
         reproduce_missing()
     assert ended.value.exit_code == 2
     assert "pip install" in capsys.readouterr().err
+
+
+def modules_after(code):
+    """The modules loaded by a fresh interpreter that ran this code."""
+    code += "\nimport sys; print('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+ASKED = """
+import sys
+from cavity.cli import main
+sys.argv = ["cavity", "--help"]
+try:
+    main()
+except SystemExit as ended:
+    assert ended.code == 0
+"""
+
+
+@pytest.mark.parametrize("code", ["import cavity", ASKED], ids=["the library", "help"])
+def test_nothing_heavy_is_imported_before_it_is_asked_for(code):
+    heavy = {"jax", "matplotlib", "numpy", "scipy", "sklearn", "cavity_reproductions"}
+    assert not heavy & modules_after(code)
+
+
+def test_the_list_of_commands_says_of_each_what_its_own_page_says():
+    listed = " ".join(call("--help").output.replace("│", " ").split())
+    for command in app.registered_commands:
+        first = command.help.split("\n\n")[0]
+        assert " ".join(first.split()) in listed
+        page = " ".join(call(command.name, "--help").output.split())
+        assert " ".join(first.split()) in page
+
+
+def test_every_public_name_is_found_where_the_front_door_says():
+    assert {*cavity.LATER} >= {*cavity.__all__} - {"__version__"}
+    for name in cavity.LATER:
+        assert getattr(cavity, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = cavity.nothing

@@ -10,8 +10,8 @@ from command_line import QUICK, WRONG, call, labelled_file, measurements, write_
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import cavity.cli.fit
-from cavity.cli.estimator_options import fit_and_tell
 from cavity.cli.model_file import load_model
+from cavity.cli.options import fit_and_tell
 from cavity.cli.preprocessing import labels, learn_preprocessing
 from cavity.estimators import GPClassifier, load
 from cavity.kernels import RBF

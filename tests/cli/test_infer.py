@@ -9,7 +9,7 @@ import pytest
 from command_line import call
 
 import cavity.cli.infer
-from cavity.cli.infer_result import InferenceAnswer
+from cavity.cli.infer import InferenceAnswer
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.io.uai import read_map, read_mar, read_pr
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from command_line import QUICK, call, measurements, write_csv
 
-from cavity.cli.estimator_options import Candidate
+from cavity.cli.options import Candidate
+from cavity.cli.preprocessing import Reading
 from cavity.cli.select import best_candidate, suggest_fit
 from cavity.estimators import BayesPointMachine, GPClassifier
 from cavity.kernels import RBF
@@ -75,7 +76,9 @@ def test_mistakes_get_one_sentence(data):
 
 def test_the_command_it_names_reads_the_file_as_it_did():
     best = Candidate("rbf", "probit", "0.1", "ep", optimize=False, seed=3)
-    words = shlex.split(suggest_fit(Path("my data.csv"), "y", best, ["color"], ["id", "no"], "mean", False, ";"))
+    words = shlex.split(
+        suggest_fit(Path("my data.csv"), best, Reading("y", ["color"], ["id", "no"], "mean", False, ";"))
+    )
     assert words[:3] == ["cavity", "fit", "my data.csv"] and words[-2:] == ["--out", "model.npz"]
     pairs = ["--label", "y", "--kernel", "rbf", "--likelihood", "probit", "--label-noise", "0.1", "--method", "ep"]
     pairs += ["--missing", "mean", "--separator", ";", "--seed", "3"]

@@ -173,23 +173,6 @@ def test_the_file_of_predictions_holds_probabilities_of_labels_as_recorded(tmp_p
     assert found.min() >= 0.1 and found.max() <= 0.9, (found.min(), found.max())
 
 
-@known(22, "asking for help imports every experiment")
-def test_asking_for_help_imports_no_experiment():
-    code = """
-import sys
-from cavity.cli import main
-sys.argv = ["cavity", "--help"]
-try:
-    main()
-except SystemExit:
-    pass
-print("imported:", sum(name.startswith("cavity_reproductions.") for name in sys.modules))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.rpartition("imported:")[2]) < 10
-
-
 @known(22, "rows are padded after equal ones are merged, so that folds of one size may compile again")
 def test_folds_of_one_size_compile_once_however_many_of_their_rows_are_equal(caplog):
     rng = np.random.default_rng(0)

@@ -42,7 +42,7 @@ EXISTS = {
     "Models": {f"models.{name}" for name in models.__all__} | {"FactorGraph", "DiscreteGraph"},
     "Commands": {command.name or command.callback.__name__ for command in app.registered_commands},
     "Statuses": {str(status) for status in cavity.Status},
-    "Estimators": {name for name, module in cavity.LATER.items() if module == "cavity.estimators"},
+    "Estimators": set(cavity.PLACES["cavity.estimators"].split()),
 }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cavity.discrete import DiscreteGraph
-from cavity.reports.html import png
+from cavity.reports.figures import png
 from cavity.reports.layout import layout
 from cavity.reports.network import arranged, least_certain, network_figure, uncertainty
 

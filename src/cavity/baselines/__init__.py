@@ -1,7 +1,7 @@
 """Other approximations of the same problems, to compare EP with: Laplace, variational Bayes, sampling, TAP, SVM."""
 
+from cavity.baselines.bayes_point import SphereSamples, exact_bayes_point, sphere_sampling
 from cavity.baselines.billiards import Play, billiard
-from cavity.baselines.cones import exact_bayes_point
 from cavity.baselines.gibbs import Chain, gibbs, gibbs_chain, gibbs_density
 from cavity.baselines.importance import importance
 from cavity.baselines.laplace import laplace
@@ -9,35 +9,14 @@ from cavity.baselines.latent_laplace import latent_laplace
 from cavity.baselines.latent_sampling import latent_sampling
 from cavity.baselines.mean_field import MeanField, naive_mean_field, tap
 from cavity.baselines.online import directed_decision, probabilistic_teacher
-from cavity.baselines.sphere import SphereSamples, sphere_sampling
 from cavity.baselines.svm import SVM, smallest_ball, svm
 from cavity.baselines.variational import jensen, variational_bayes, variational_bound_by_quadrature
 from cavity.exact_inference.problem_data import Estimate
 
-__all__ = [
-    "SVM",
-    "Chain",
-    "Estimate",
-    "MeanField",
-    "Play",
-    "SphereSamples",
-    "billiard",
-    "directed_decision",
-    "exact_bayes_point",
-    "gibbs",
-    "gibbs_chain",
-    "gibbs_density",
-    "importance",
-    "jensen",
-    "laplace",
-    "latent_laplace",
-    "latent_sampling",
-    "naive_mean_field",
-    "probabilistic_teacher",
-    "smallest_ball",
-    "sphere_sampling",
-    "svm",
-    "tap",
-    "variational_bayes",
-    "variational_bound_by_quadrature",
-]
+# of any problem of `cavity.models`
+__all__ = ["Chain", "Estimate", "gibbs", "gibbs_chain", "gibbs_density", "importance", "jensen", "laplace"]
+__all__ += ["directed_decision", "probabilistic_teacher", "variational_bayes", "variational_bound_by_quadrature"]
+# of a latent Gaussian model
+__all__ += ["MeanField", "latent_laplace", "latent_sampling", "naive_mean_field", "tap"]
+# of a linear classifier, or one with a kernel
+__all__ += ["SVM", "Play", "SphereSamples", "billiard", "exact_bayes_point", "smallest_ball", "sphere_sampling", "svm"]

@@ -11,21 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from cavity.exact_inference.problem_data import (
-    CLUTTER,
-    LOG_2PI,
-    MIXTURE,
-    ClutterData,
-    Estimate,
-    MixtureData,
-    checkpoints,
-    clutter_data,
-    dirichlet_moments,
-    mixture_data,
-    repetitions,
-    resolve_problem,
-    unsupported,
-)
+from cavity.exact_inference import problem_data
+from cavity.exact_inference.problem_data import ClutterData, Estimate, MixtureData
+from cavity.families.gaussian import LOG_2PI
 
 
 class Chain(NamedTuple):
@@ -118,20 +106,20 @@ def gibbs_chain(
         >>> baselines.gibbs_chain(problem, samples=100).samples.shape
         (100, 1)
     """
-    problem = resolve_problem(problem)
+    problem = problem_data.resolve_problem(problem)
     if samples < 1 or burn_in < 0:
         raise ValueError(f"samples must be at least 1 and burn_in not negative; found {samples} and {burn_in}.")
     rng = np.random.default_rng(seed)
-    if (mixture := mixture_data(problem)) is not None:
+    if (mixture := problem_data.mixture_data(problem)) is not None:
         return mixture_chain(mixture, samples, burn_in, rng, start)
-    if (clutter := clutter_data(problem)) is not None:
+    if (clutter := problem_data.clutter_data(problem)) is not None:
         return clutter_chain(clutter, samples, burn_in, rng, start)
-    raise unsupported("gibbs", problem, CLUTTER, MIXTURE)
+    raise problem_data.unsupported("gibbs", problem, problem_data.CLUTTER, problem_data.MIXTURE)
 
 
 def clutter_chain(data: ClutterData, samples: int, burn_in: int, rng: np.random.Generator, start: Any) -> Chain:
     """c_i ~ Bernoulli(r_i(θ)), then θ ~ N((Λ₀ + N)⁻¹ (Λ₀ m₀ + Σ_{c_i = 1} x_i), (Λ₀ + N)⁻¹)."""
-    index = repetitions("gibbs", data.copies)
+    index = problem_data.repetitions("gibbs", data.copies)
     single = data._replace(x=data.x[index], copies=np.ones(index.size))
     n, d = single.x.shape
     theta = data.default_start() if start is None else np.asarray(start, float).reshape(d)
@@ -157,7 +145,7 @@ def clutter_chain(data: ClutterData, samples: int, burn_in: int, rng: np.random.
 
 def mixture_chain(data: MixtureData, samples: int, burn_in: int, rng: np.random.Generator, start: Any) -> Chain:
     """z_i ~ Categorical(w_k p_ik / Σ_j w_j p_ij), then w ~ Dirichlet(a + counts)."""
-    rows = data.log_densities[repetitions("gibbs", data.copies)]
+    rows = data.log_densities[problem_data.repetitions("gibbs", data.copies)]
     n, components = rows.shape
     prior = data.concentration
     w = prior / prior.sum() if start is None else np.asarray(start, float)
@@ -170,7 +158,7 @@ def mixture_chain(data: MixtureData, samples: int, burn_in: int, rng: np.random.
         w = rng.dirichlet(concentration)
         if sweep >= 0:
             draws[sweep], concentrations[sweep] = w, concentration
-    moments = [dirichlet_moments(concentration) for concentration in concentrations]
+    moments = [problem_data.dirichlet_moments(concentration) for concentration in concentrations]
     means, covariances = (np.stack(part) for part in zip(*moments, strict=True))
     return Chain(draws, means, covariances, concentrations, False, (burn_in + samples) * n, burn_in * n)
 
@@ -185,7 +173,8 @@ def summarise(chain: Chain, averaging: bool = False) -> Estimate:
         return float(mean[0]) if chain.scalar else mean
 
     trace = [
-        (chain.skipped + size * each, math.nan, shaped(running[size - 1] / size)) for size in checkpoints(len(values))
+        (chain.skipped + size * each, math.nan, shaped(running[size - 1] / size))
+        for size in problem_data.checkpoints(len(values))
     ]
     mean = values.mean(axis=0)
     gap = values - mean

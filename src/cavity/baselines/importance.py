@@ -5,17 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from cavity.exact_inference.problem_data import (
-    GAUSSIAN,
-    MIXTURE,
-    Estimate,
-    checkpoints,
-    mixture_data,
-    read_gaussian_prior,
-    resolve_problem,
-    site_count,
-    unsupported,
-)
+from cavity.exact_inference import problem_data
+from cavity.exact_inference.problem_data import Estimate
 from cavity.inference.pointwise import log_likelihood
 
 #: smallest weight a mixture component is given in a sample: a Dirichlet draw may underflow to 0
@@ -46,11 +37,11 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
         >>> baselines.importance(problem, samples=1000).note.split()[:3]
         ['Effective', 'sample', 'size']
     """
-    problem = resolve_problem(problem)
+    problem = problem_data.resolve_problem(problem)
     if samples < 1:
         raise ValueError(f"samples must be at least 1; found {samples}.")
     rng = np.random.default_rng(seed)
-    mixture, prior = mixture_data(problem), read_gaussian_prior(problem)
+    mixture, prior = problem_data.mixture_data(problem), problem_data.read_gaussian_prior(problem)
     if mixture is not None:
         theta = np.maximum(rng.dirichlet(mixture.concentration, samples), TINY)
         log_weights = log_likelihood(problem, theta)
@@ -62,30 +53,27 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
         log_weights = log_likelihood(problem, theta[:, 0] if prior.scalar else theta)
         scalar = prior.scalar
     else:
-        raise unsupported("importance", problem, GAUSSIAN, MIXTURE)
-    sites = site_count(problem)
-    trace = []
-    for size in checkpoints(samples):
-        log_z, mean, _ = estimate_from_weights(theta[:size], log_weights[:size])
-        trace.append((size * sites, log_z, float(mean[0]) if scalar else mean))
-    log_z, mean, covariance = estimate_from_weights(theta, log_weights)
+        raise problem_data.unsupported("importance", problem, problem_data.GAUSSIAN, problem_data.MIXTURE)
+    sites, sizes = problem_data.site_count(problem), problem_data.checkpoints(samples)
+    found = [estimate_from_weights(theta[:size], log_weights[:size], scalar) for size in sizes]
+    trace = [(size * sites, log_z, mean) for size, (log_z, mean, _) in zip(sizes, found, strict=True)]
+    log_z, mean, covariance = found[-1]
     if math.isfinite(log_z):
         weights = np.exp(log_weights - log_weights.max())
         note = f"Effective sample size {weights.sum() ** 2 / np.sum(weights**2):.1f} of {samples}."
     else:
         note = "Every sample has likelihood zero."
-    shaped = (float(mean[0]), float(covariance[0, 0])) if scalar else (mean, covariance)
-    return Estimate(log_z, *shaped, samples * sites, trace, note)
+    return Estimate(log_z, mean, covariance, samples * sites, trace, note)
 
 
-def estimate_from_weights(theta: np.ndarray, log_weights: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+def estimate_from_weights(theta: np.ndarray, log_weights: np.ndarray, scalar: bool) -> tuple[float, Any, Any]:
     """(log mean weight, weighted mean, weighted covariance); nan moments where all weights are zero."""
-    top = np.max(log_weights)
-    d = theta.shape[1]
-    if not np.isfinite(top):
-        return -math.inf, np.full(d, math.nan), np.full((d, d), math.nan)
-    weights = np.exp(log_weights - top)
-    total = weights.sum()
-    mean = weights @ theta / total
-    gap = theta - mean
-    return float(top + np.log(total / len(theta))), mean, (gap.T * (weights / total)) @ gap
+    top, d = np.max(log_weights), theta.shape[1]
+    log_z, mean, covariance = -math.inf, np.full(d, math.nan), np.full((d, d), math.nan)
+    if np.isfinite(top):
+        weights = np.exp(log_weights - top)
+        total = weights.sum()
+        log_z, mean = float(top + np.log(total / len(theta))), weights @ theta / total
+        gap = theta - mean
+        covariance = (gap.T * (weights / total)) @ gap
+    return (log_z, float(mean[0]), float(covariance[0, 0])) if scalar else (log_z, mean, covariance)

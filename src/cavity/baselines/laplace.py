@@ -13,26 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaln, logsumexp, roots_hermitenorm, softmax
 
 from cavity._core.precision import float64
-from cavity.exact_inference.problem_data import (
-    GAUSSIAN,
-    LOG_2PI,
-    MIXTURE,
-    ClutterData,
-    Estimate,
-    GaussianPrior,
-    MixtureData,
-    clutter_data,
-    mixture_data,
-    read_gaussian_prior,
-    resolve_problem,
-    site_count,
-    unsupported,
-)
+from cavity.exact_inference import problem_data
+from cavity.exact_inference.problem_data import ClutterData, Estimate, GaussianPrior, MixtureData
+from cavity.families.gaussian import LOG_2PI
 from cavity.inference.pointwise import sum_log_terms
 from cavity.inference.problem import Problem
 
@@ -41,8 +28,8 @@ NOT_A_MAXIMUM = "The curvature −H is not positive definite: no Gaussian fits a
 MAX_HERMITE = 400_000
 #: rise of the log density that a Newton step promises (in squared posterior standard deviations) near the mode
 SMALL_GAIN = 1e-9
-
-Local = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+#: halvings of a step before it is given up
+MAX_HALVINGS = 40
 
 
 @float64
@@ -69,14 +56,14 @@ def laplace(problem: Any, start: Any = None, tolerance: float = 1e-12, max_itera
         >>> round(baselines.laplace(problem).mean, 3)
         1.766
     """
-    problem = resolve_problem(problem)
-    if (mixture := mixture_data(problem)) is not None:
+    problem = problem_data.resolve_problem(problem)
+    if (mixture := problem_data.mixture_data(problem)) is not None:
         return mixture_laplace(mixture, start, tolerance, max_iterations)
-    if (clutter := clutter_data(problem)) is not None:
+    if (clutter := problem_data.clutter_data(problem)) is not None:
         return clutter_laplace(clutter, start, tolerance, max_iterations)
-    if (prior := read_gaussian_prior(problem)) is not None:
+    if (prior := problem_data.read_gaussian_prior(problem)) is not None:
         return newton_laplace(problem, prior, start, max_iterations)
-    raise unsupported("laplace", problem, GAUSSIAN, MIXTURE)
+    raise problem_data.unsupported("laplace", problem, problem_data.GAUSSIAN, problem_data.MIXTURE)
 
 
 def gaussian_integral(value: float, hessian: np.ndarray) -> tuple[float, np.ndarray]:
@@ -102,22 +89,35 @@ def clutter_curvature(data: ClutterData, theta: np.ndarray) -> tuple[float, np.n
 def clutter_laplace(data: ClutterData, start: Any, tolerance: float, max_iterations: int) -> Estimate:
     """EM: r_i at θ (3.64), then θ = (Λ₀ + Σ r_i)⁻¹ (Λ₀ m₀ + Σ r_i x_i)."""
     theta = data.default_start() if start is None else np.asarray(start, float).reshape(data.x.shape[1])
+    scale = np.sqrt(np.sum(data.copies) + np.max(np.linalg.eigvalsh(data.prior.precision)))
+
+    def settled(theta: np.ndarray, following: np.ndarray) -> bool:
+        rounding = 8 * np.finfo(float).eps * np.max(np.abs(theta))
+        return np.max(np.abs(following - theta)) <= tolerance / scale + rounding
+
+    return em_to_mode(data, clutter_curvature, data.prior.shaped, settled, theta, max_iterations)
+
+
+def em_to_mode(
+    data: Any, curvature: Callable, moments: Callable, settled: Callable, theta: np.ndarray, max_iterations: int
+) -> Estimate:
+    """EM from θ until it has settled, and the Gaussian there.
+
+    curvature(data, θ): log p(D, θ), the next θ and H. moments(θ, −H⁻¹): what is estimated of them.
+    """
     trace: list[tuple[int, float, Any]] = []
     note = f"EM did not reach the mode within {max_iterations} iterations."
-    log_z, covariance = math.nan, np.full((theta.size, theta.size), math.nan)
-    scale = np.sqrt(np.sum(data.copies) + np.max(np.linalg.eigvalsh(data.prior.precision)))
+    log_z, mean, covariance = math.nan, theta, None
     for iteration in range(1, max_iterations + 1):
-        value, following, hessian = clutter_curvature(data, theta)
-        log_z, covariance = gaussian_integral(value, hessian)
-        trace.append((iteration * len(data.x), log_z, data.prior.shaped(theta, covariance)[0]))
-        rounding = 8 * np.finfo(float).eps * np.max(np.abs(theta))
-        if np.max(np.abs(following - theta)) <= tolerance / scale + rounding:
+        value, following, hessian = curvature(data, theta)
+        log_z, spread = gaussian_integral(value, hessian)
+        mean, covariance = moments(theta, spread)
+        trace.append((iteration * len(data.copies), log_z, mean))
+        if settled(theta, following):
             note = ""
             break
         theta = following
-    if math.isnan(log_z):
-        note = NOT_A_MAXIMUM
-    return Estimate(log_z, *data.prior.shaped(theta, covariance), trace[-1][0], trace, note)
+    return Estimate(log_z, mean, covariance, trace[-1][0], trace, NOT_A_MAXIMUM if math.isnan(log_z) else note)
 
 
 def softmax_curvature(data: MixtureData, w: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -144,23 +144,17 @@ def softmax_curvature(data: MixtureData, w: np.ndarray) -> tuple[float, np.ndarr
 def mixture_laplace(data: MixtureData, start: Any, tolerance: float, max_iterations: int) -> Estimate:
     """EM for the mode in the softmax basis, w_k = (a_k + Σ_i r_ik)/(A + n); q is logistic-normal."""
     w = data.concentration / data.concentration.sum() if start is None else np.asarray(start, float)
-    trace: list[tuple[int, float, Any]] = []
-    note = f"EM did not reach the mode within {max_iterations} iterations."
-    log_z, mean, covariance = math.nan, w, np.full((w.size, w.size), math.nan)
-    for iteration in range(1, max_iterations + 1):
-        value, following, hessian = softmax_curvature(data, w)
-        log_z, spread = gaussian_integral(value, hessian)
-        mean, covariance = logistic_normal(np.log(w[:-1] / w[-1]), spread)
-        trace.append((iteration * len(data.log_densities), log_z, mean))
-        if np.max(np.abs(following - w)) <= tolerance:
-            note = ""
-            break
-        w = following
-    if math.isnan(log_z):
-        note = NOT_A_MAXIMUM
-    elif np.isnan(mean).any():
-        note = f"The mean of a logistic-normal with K = {w.size} is not integrated."
-    return Estimate(log_z, mean, covariance, trace[-1][0], trace, note)
+
+    def moments(w: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return logistic_normal(np.log(w[:-1] / w[-1]), spread)
+
+    def settled(w: np.ndarray, following: np.ndarray) -> bool:
+        return np.max(np.abs(following - w)) <= tolerance
+
+    found = em_to_mode(data, softmax_curvature, moments, settled, w, max_iterations)
+    if not math.isnan(found.log_evidence) and np.isnan(found.mean).any():
+        return found._replace(note=f"The mean of a logistic-normal with K = {w.size} is not integrated.")
+    return found
 
 
 def logistic_normal(centre: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,48 +190,48 @@ def newton_laplace(problem: Problem, prior: GaussianPrior, start: Any, max_itera
     d = prior.mean.size
     constant = 0.5 * (prior.log_det - d * LOG_2PI)
 
-    def local(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        value, gradient, hessian = _derivatives(
-            problem, jnp.asarray(prior.mean), jnp.asarray(prior.precision), prior.scalar, jnp.asarray(theta)
-        )
-        return float(value) + constant, np.asarray(gradient), np.asarray(hessian)
+    def look(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        value, gradient, hessian = _derivatives(problem, prior.mean, prior.precision, prior.scalar, theta)
+        return float(value) + constant, theta, np.asarray(gradient), np.asarray(hessian)
 
-    theta = prior.mean if start is None else np.asarray(start, float).reshape(d)
-    sites, visits = site_count(problem), 1
-    here = local(theta)
+    sites, visits = problem_data.site_count(problem), 1
+    here = look(prior.mean if start is None else np.asarray(start, float).reshape(d))
     trace: list[tuple[int, float, Any]] = []
     note = "No mode was found: the gradient is not zero at the last θ."
     for _ in range(max_iterations):
-        trace.append((visits * sites, gaussian_integral(here[0], here[2])[0], prior.shaped(theta, np.eye(d))[0]))
+        value, theta, gradient, hessian = here
+        trace.append((visits * sites, gaussian_integral(value, hessian)[0], prior.shaped(theta, np.eye(d))[0]))
         if not all(np.all(np.isfinite(part)) for part in here):
             break
-        eigenvalues, basis = np.linalg.eigh(-here[2])
+        eigenvalues, basis = np.linalg.eigh(-hessian)
         sizes = np.maximum(np.abs(eigenvalues), 1e-12 * np.max(np.abs(eigenvalues)))
-        step = basis @ ((basis.T @ here[1]) / sizes)
-        gain = float(here[1] @ step)
+        step = basis @ ((basis.T @ gradient) / sizes)
+        gain = float(gradient @ step)
         if gain <= SMALL_GAIN:
             note = ""
         if gain <= SMALL_GAIN**2:
             break
-        there, tried = search_along_step(local, theta, here, step, gain)
+        there, tried = first_rise(look, theta, step, value, gain, SMALL_GAIN)
         visits += tried
         if there is None:
             break
-        theta, here = there
-    log_z, covariance = gaussian_integral(here[0], here[2])
+        here = there
+    log_z, covariance = gaussian_integral(here[0], here[3])
     if math.isnan(log_z):
         note = NOT_A_MAXIMUM
-    return Estimate(log_z, *prior.shaped(theta, covariance), visits * sites, trace, note)
+    return Estimate(log_z, *prior.shaped(here[1], covariance), visits * sites, trace, note)
 
 
-def search_along_step(local: Local, theta: np.ndarray, here: Any, step: np.ndarray, gain: float) -> tuple[Any, int]:
-    """The first θ + step/2^k that is higher, with its derivatives, and the visits made; None where there is none.
+def first_rise(
+    look: Callable[[np.ndarray], Any], start: np.ndarray, step: np.ndarray, height: float, gain: float, hidden: float
+) -> tuple[Any, int]:
+    """What there is at the first start + step/2^k that is higher, and how many were looked at; None if none is.
 
-    A gain that rounding of the density would hide is not tested for: Newton's method is in its quadratic end there.
+    look: gives the height first. A gain up to `hidden`, which rounding would hide, is not tested for: Newton's method
+    is in its quadratic end there, and a full step right without being seen to be.
     """
-    for halving in range(40):
-        target = theta + step * 0.5**halving
-        there = local(target)
-        if gain <= SMALL_GAIN or there[0] > here[0] + 1e-4 * gain * 0.5**halving:
-            return (target, there), halving + 1
-    return None, 40
+    for halving in range(MAX_HALVINGS):
+        there = look(start + step * 0.5**halving)
+        if gain <= hidden or there[0] > height + 1e-4 * gain * 0.5**halving:
+            return there, halving + 1
+    return None, MAX_HALVINGS

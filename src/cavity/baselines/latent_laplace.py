@@ -17,11 +17,8 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from cavity._core import checks
 from cavity._core.precision import float64
-from cavity.baselines.laplace import NOT_A_MAXIMUM, SMALL_GAIN
+from cavity.baselines.laplace import NOT_A_MAXIMUM, SMALL_GAIN, first_rise
 from cavity.factors.base import Factor
-
-#: halvings of a step before it is given up
-MAX_HALVINGS = 40
 
 
 class Curvature(NamedTuple):
@@ -55,9 +52,8 @@ class Curvature(NamedTuple):
             # Σ₊ between each set and the latents with W < 0, whose terms widen the posterior again.
             observed = solve_triangular(self.lower, self.root[:, None] * self.K[:, self.negative], lower=True)
             pair = (c[:, self.negative] - v @ observed for c, v in ((cross, left), (other, right)))
-            left, right = (
-                solve_triangular(self.lower_negative, (self.root_negative * c).T, lower=True).T for c in pair
-            )
+            lower, root = self.lower_negative, self.root_negative
+            left, right = (solve_triangular(lower, (root * c).T, lower=True).T for c in pair)
             result = result + np.einsum(product, left, right)
         return result
 
@@ -135,53 +131,39 @@ def latent_laplace(
     K, y = latent_model(K, y, factor)
     refuse_jumps(factor, y, np.sqrt(np.diag(K)))
     n = len(K)
-    f, a = np.zeros(n), np.zeros(n)
-    value, g, W = local_terms(factor, y, f)
-    evaluations, trace = n, []
+
+    def look(a: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        f = K @ a
+        values, g, second = (np.asarray(part, float) for part in _derivatives(factor, y, f))
+        return float(np.sum(values) - 0.5 * a @ f), a, f, g, -second
+
+    here, evaluations, trace = look(np.zeros(n)), n, []
     note = f"Newton's method did not reach the mode within {max_iterations} steps."
     for _ in range(max_iterations):
+        height, a, f, g, W = here
         curvature = curved(K, W)
-        log_z = value - 0.5 * (a @ f + curvature.log_det) if curvature is not None else math.nan
-        trace.append((evaluations, log_z, f))
-        used = curvature if curvature is not None else positive_part(K, W)
+        trace.append((evaluations, math.nan if curvature is None else height - 0.5 * curvature.log_det, f))
+        used, used_W = (curvature, W) if curvature is not None else (positive_part(K, W), np.maximum(W, 0.0))
         slope = g - a
         covariance = used.covariance()
         step_f = covariance @ slope
-        used_W = W if curvature is not None else np.maximum(W, 0.0)
-        step_a = slope - used_W * step_f
         if np.max(np.abs(step_f) / np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))) <= tolerance:
             note = "" if curvature is not None else NOT_A_MAXIMUM
             break
-        moved = search_along_newton_step(K, y, factor, (f, a, value), float(step_f @ slope), step_a)
-        evaluations += n * moved[1]
-        if moved[0] is None:
+        gain, hidden = float(step_f @ slope), SMALL_GAIN * (1 + abs(height))
+        there, tried = first_rise(look, a, slope - used_W * step_f, height, gain, hidden)
+        evaluations += n * tried
+        if there is None:
             note = "Newton's method found no step that raises the log posterior."
             break
-        f, a, (value, g, W) = moved[0]
+        here = there
+    height, a, f, _, W = here
     curvature = curved(K, W)
     if curvature is None:
         empty = np.full((n, n), math.nan)
         return LatentLaplace(math.nan, f, empty, evaluations, trace, note or NOT_A_MAXIMUM, a, None)
-    log_z = value - 0.5 * (a @ f + curvature.log_det)
-    return LatentLaplace(float(log_z), f, curvature.covariance(), evaluations, trace, note, a, curvature)
-
-
-def search_along_newton_step(
-    K: np.ndarray, y: Any, factor: Factor, start: tuple, gain: float, step_a: np.ndarray
-) -> tuple[Any, int]:
-    """The first of the halved steps that raises ψ, as (f, a, derivatives) or None, and how many were tried."""
-    f, a, value = start
-    here = value - 0.5 * a @ f
-    for halving in range(MAX_HALVINGS):
-        size = 0.5**halving
-        new_a = a + size * step_a
-        new_f = K @ new_a
-        terms = local_terms(factor, y, new_f)
-        there = terms[0] - 0.5 * new_a @ new_f
-        # Near the mode ψ is flat to rounding; a full step is then right without being seen to be.
-        if gain <= SMALL_GAIN * (1 + abs(here)) or there > here + 1e-4 * size * gain:
-            return (new_f, new_a, terms), halving + 1
-    return None, MAX_HALVINGS
+    log_z = height - 0.5 * curvature.log_det
+    return LatentLaplace(log_z, f, curvature.covariance(), evaluations, trace, note, a, curvature)
 
 
 def curved(K: np.ndarray, W: np.ndarray) -> Curvature | None:
@@ -214,12 +196,6 @@ def terms_and_derivatives(factor: Factor, y: Any, f: jax.Array) -> tuple[jax.Arr
 
 
 _derivatives = jax.jit(terms_and_derivatives)
-
-
-def local_terms(factor: Factor, y: Any, f: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Σ log t_i, g and W at f."""
-    value, first, second = (np.asarray(part, float) for part in _derivatives(factor, y, f))
-    return float(np.sum(value)), first, -second
 
 
 def latent_model(K: Any, y: Any, factor: Factor) -> tuple[np.ndarray, Any]:

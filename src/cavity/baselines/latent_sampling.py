@@ -130,17 +130,16 @@ def latent_sampling(
     eigenvalues, basis = np.linalg.eigh(K)
     kept = eigenvalues > len(K) * np.finfo(float).eps * eigenvalues[-1]
     root = basis[:, kept] * np.sqrt(eigenvalues[kept])
-    size = (chains, steps, moves)
+
+    def run(reference: GaussianReference, key: jax.Array) -> ChainAverages:
+        return ChainAverages(*map(np.asarray, _sample(factor, y, reference, key, chains, steps, moves)))
+
     pilot_key, final_key = jax.random.split(key)
-    prior = GaussianReference(np.zeros(root.shape[1]), np.eye(root.shape[1]), root)
-    pilot = ChainAverages(*(np.asarray(part) for part in _sample(factor, y, prior, pilot_key, *size)))
+    pilot = run(GaussianReference(np.zeros(root.shape[1]), np.eye(root.shape[1]), root), pilot_key)
     if not np.all(np.isfinite(pilot.log_weights)):
         name = type(factor).__name__
         raise ValueError(f"latent_sampling needs a log density that is finite everywhere; that of {name} is not.")
-    run = ChainAverages(
-        *(np.asarray(part) for part in _sample(factor, y, fit_reference(pilot, root), final_key, *size))
-    )
-    return summarise_chains(run, pilot, len(K))
+    return summarise_chains(run(fit_reference(pilot, root), final_key), pilot, len(K))
 
 
 def fit_reference(pilot: ChainAverages, root: np.ndarray) -> GaussianReference:
@@ -164,17 +163,10 @@ def summarise_chains(run: ChainAverages, pilot: ChainAverages, n: int) -> Latent
     mean = run.first.mean(axis=0)
     # Every chain's second moment about the common mean: their average is the variance, their spread its error.
     spreads = run.second - 2.0 * run.first * mean + mean**2
-    return LatentSamples(
-        log_evidence,
-        error,
-        mean,
-        run.first.std(axis=0, ddof=1) / math.sqrt(chains),
-        spreads.mean(axis=0),
-        spreads.std(axis=0, ddof=1) / math.sqrt(chains),
-        effective,
-        int(run.proposals + pilot.proposals) * n,
-        note,
-    )
+    variance = spreads.mean(axis=0)
+    mean_error, variance_error = (part.std(axis=0, ddof=1) / math.sqrt(chains) for part in (run.first, spreads))
+    cost = int(run.proposals + pilot.proposals) * n
+    return LatentSamples(log_evidence, error, mean, mean_error, variance, variance_error, effective, cost, note)
 
 
 def log_mean_weight(log_weights: np.ndarray) -> tuple[float, float, float]:

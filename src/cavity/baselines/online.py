@@ -10,15 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cavity.exact_inference.problem_data import (
-    MIXTURE,
-    Estimate,
-    dirichlet_moments,
-    mixture_data,
-    repetitions,
-    resolve_problem,
-    unsupported,
-)
+from cavity.exact_inference import problem_data
+from cavity.exact_inference.problem_data import Estimate
 
 Rule = Callable[[np.ndarray], int]
 
@@ -66,19 +59,17 @@ def probabilistic_teacher(problem: Any, seed: int | np.random.Generator = 0) -> 
         (2,)
     """
     rng = np.random.default_rng(seed)
-    return one_pass(
-        "probabilistic_teacher", problem, lambda probabilities: int(rng.choice(len(probabilities), p=probabilities))
-    )
+    return one_pass("probabilistic_teacher", problem, lambda shares: int(rng.choice(len(shares), p=shares)))
 
 
 def one_pass(method: str, problem: Any, rule: Rule) -> Estimate:
     """Visit the observations in their order; `rule` picks a component from its posterior probabilities."""
-    problem = resolve_problem(problem)
-    data = mixture_data(problem)
+    problem = problem_data.resolve_problem(problem)
+    data = problem_data.mixture_data(problem)
     if data is None:
-        raise unsupported(method, problem, MIXTURE)
+        raise problem_data.unsupported(method, problem, problem_data.MIXTURE)
     concentration = data.concentration.copy()
-    rows = data.log_densities[repetitions(method, data.copies)]
+    rows = data.log_densities[problem_data.repetitions(method, data.copies)]
     log_evidence, trace = 0.0, []
     for count, row in enumerate(rows, start=1):
         # p_ik is used up to its largest entry, which log_evidence gets back.
@@ -87,5 +78,5 @@ def one_pass(method: str, problem: Any, rule: Rule) -> Estimate:
         log_evidence += float(top + np.log(parts.sum() / concentration.sum()))
         concentration[rule(parts / parts.sum())] += 1.0
         trace.append((count, log_evidence, concentration / concentration.sum()))
-    mean, covariance = dirichlet_moments(concentration)
+    mean, covariance = problem_data.dirichlet_moments(concentration)
     return Estimate(log_evidence, mean, covariance, len(rows), trace)

@@ -11,28 +11,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 from scipy.special import digamma, entr, gammaln, roots_hermitenorm, softmax
 
 from cavity._core.precision import float64
 from cavity.baselines.laplace import laplace
+from cavity.exact_inference import problem_data
 from cavity.exact_inference.adaptive import integrate_on_host, prior_edges
-from cavity.exact_inference.problem_data import (
-    CLUTTER,
-    LOG_2PI,
-    MIXTURE,
-    SCALAR,
-    ClutterData,
-    Estimate,
-    GaussianPrior,
-    MixtureData,
-    clutter_data,
-    dirichlet_moments,
-    mixture_data,
-    read_gaussian_prior,
-    resolve_problem,
-    site_count,
-    unsupported,
-)
+from cavity.exact_inference.problem_data import ClutterData, Estimate, MixtureData
+from cavity.families.gaussian import LOG_2PI
 from cavity.inference.pointwise import sum_log_terms
 from cavity.inference.problem import Problem
 
@@ -62,12 +49,12 @@ def variational_bayes(
         >>> round(baselines.variational_bayes(problem).mean, 3)
         1.783
     """
-    problem = resolve_problem(problem)
-    if (mixture := mixture_data(problem)) is not None:
+    problem = problem_data.resolve_problem(problem)
+    if (mixture := problem_data.mixture_data(problem)) is not None:
         return mixture_bayes(mixture, start, tolerance, max_iterations)
-    if (clutter := clutter_data(problem)) is not None:
+    if (clutter := problem_data.clutter_data(problem)) is not None:
         return clutter_bayes(clutter, start, tolerance, max_iterations)
-    raise unsupported("variational_bayes", problem, CLUTTER, MIXTURE)
+    raise problem_data.unsupported("variational_bayes", problem, problem_data.CLUTTER, problem_data.MIXTURE)
 
 
 def times_log(q: np.ndarray, log_value: np.ndarray | float) -> np.ndarray:
@@ -131,12 +118,12 @@ def mixture_bayes(data: MixtureData, start: Any, tolerance: float, max_iteration
         q = softmax(data.log_densities + np.log(first), axis=1)
     trace: list[tuple[int, float, Any]] = []
     note = f"The bound still grew after {max_iterations} iterations."
-    mean, covariance = dirichlet_moments(prior)
+    mean, covariance = problem_data.dirichlet_moments(prior)
     for iteration in range(1, max_iterations + 1):
         concentration = prior + data.copies @ q
         terms = np.sum(times_log(q, data.log_densities) + entr(q), axis=1)
         value = dirichlet_log_normaliser(concentration) - dirichlet_log_normaliser(prior) + float(data.copies @ terms)
-        mean, covariance = dirichlet_moments(concentration)
+        mean, covariance = problem_data.dirichlet_moments(concentration)
         trace.append((iteration * len(q), value, mean))
         following = mixture_weights_q(data, concentration)
         if np.max(np.abs(following - q)) <= tolerance:
@@ -169,13 +156,14 @@ def variational_bound_by_quadrature(problem: Any, estimate: Estimate) -> float:
         >>> bool(abs(baselines.variational_bound_by_quadrature(problem, found) - found.log_evidence) < 1e-8)
         True
     """
-    problem = resolve_problem(problem)
-    clutter, mixture = clutter_data(problem), mixture_data(problem)
+    problem = problem_data.resolve_problem(problem)
+    clutter, mixture = problem_data.clutter_data(problem), problem_data.mixture_data(problem)
     if clutter is not None and clutter.prior.mean.size == 1:
         return clutter_bound_by_quadrature(clutter, estimate)
     if mixture is not None and mixture.concentration.size == 2:
         return mixture_bound_by_quadrature(mixture, estimate)
-    raise unsupported("variational_bound_by_quadrature", problem, "scalar " + CLUTTER, MIXTURE + " with K = 2")
+    supported = f"scalar {problem_data.CLUTTER}", f"{problem_data.MIXTURE} with K = 2"
+    raise problem_data.unsupported("variational_bound_by_quadrature", problem, *supported)
 
 
 def clutter_bound_by_quadrature(data: ClutterData, estimate: Estimate) -> float:
@@ -242,16 +230,20 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
         >>> bool(found.log_evidence < cv.exact(problem).log_evidence)
         True
     """
-    problem = resolve_problem(problem)
-    prior = read_gaussian_prior(problem)
+    problem = problem_data.resolve_problem(problem)
+    prior = problem_data.read_gaussian_prior(problem)
     if prior is None or not prior.scalar:
-        raise unsupported("jensen", problem, SCALAR)
-    (mean, variance), visits = (start, 0) if start is not None else jensen_start(problem, prior)
+        raise problem_data.unsupported("jensen", problem, problem_data.SCALAR)
+    visits = 0
+    if start is None:
+        rough = variational_bayes(problem) if problem_data.clutter_data(problem) is not None else laplace(problem)
+        visits, start = rough.evaluations, (rough.mean, rough.covariance)
+        if not math.isfinite(rough.covariance):
+            start = float(prior.mean[0]), float(1.0 / prior.precision[0, 0])
     z, weights = roots_hermitenorm(nodes)
-    first = np.array([mean, math.sqrt(variance)])
+    first = np.array([start[0], math.sqrt(start[1])])
     natural = np.array([prior.mean[0], prior.precision[0, 0]])
-    sites, trace = site_count(problem), []
-    count = visits
+    sites, trace, count = problem_data.site_count(problem), [], visits
 
     def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal count
@@ -265,18 +257,8 @@ def jensen(problem: Any, start: tuple[float, float] | None = None, nodes: int = 
     if not np.isfinite(objective(np.zeros(2))[0]):
         note = "A term is zero where q is not: the bound is −inf for every Gaussian."
         return Estimate(-math.inf, math.nan, math.nan, count, [], note)
-    from scipy.optimize import minimize  # heavy, and `cavity.exact` is imported by way of this file
-
     found = minimize(objective, np.zeros(2), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})
     slope = float(np.max(np.abs(found.jac)))
     note = "" if slope <= 1e-5 else f"The bound is not at its maximum: slope {slope:.1e}."
     m, s = first[0] + first[1] * found.x[0], first[1] * math.exp(found.x[1])
     return Estimate(-float(found.fun), float(m), float(s**2), count, trace, note)
-
-
-def jensen_start(problem: Problem, prior: GaussianPrior) -> tuple[tuple[float, float], int]:
-    """Mean and variance to start from, and the evaluations they cost."""
-    first = variational_bayes(problem) if clutter_data(problem) is not None else laplace(problem)
-    if math.isfinite(first.covariance):
-        return (first.mean, first.covariance), first.evaluations
-    return (float(prior.mean[0]), float(1.0 / prior.precision[0, 0])), first.evaluations

@@ -1,32 +1,33 @@
 """The commands: `cavity fit`, `predict`, `select`, `infer`, `demo`, `reproduce`, and `cavity --version`."""
 
-from importlib.metadata import entry_points
-from pathlib import Path
-from typing import Annotated
+import ast
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperCommand
 
 from cavity._version import __version__
-from cavity.cli.demos import DEMOS
-from cavity.cli.errors import fail, in_a_sentence
-from cavity.cli.fit import fit_command
-from cavity.cli.infer import infer_command
-from cavity.cli.predict import predict_command
-from cavity.cli.select import select
-
-app = typer.Typer(
-    name="cavity", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # paragraphs of a docstring are filled
-    help="Expectation propagation and its relatives: classifiers for CSV files, graphical models, experiments.",
-)  # fmt: skip
-app.command("fit")(fit_command)
-app.command("predict")(predict_command)
-app.command()(select)
-app.command("infer")(infer_command)
+from cavity.cli.errors import fail
 
 #: commands of other packages are found under this name; a function each
 PLUGINS = "cavity.commands"
+#: commands and the functions they are
+COMMANDS = {
+    "fit": "cavity.cli.fit:fit_command",
+    "predict": "cavity.cli.predict:predict_command",
+    "select": "cavity.cli.select:select",
+    "infer": "cavity.cli.infer:infer_command",
+    "demo": "cavity.cli.demos:demo",
+}
+APPEARANCE: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "markdown",  # paragraphs of a docstring are filled
+}
+app = typer.Typer(name="cavity", no_args_is_help=True, **APPEARANCE)
 
 
 def main() -> None:
@@ -50,37 +51,27 @@ def options(
     """Expectation propagation and its relatives: classifiers for CSV files, graphical models, experiments."""
 
 
-@app.command()
-def demo(
-    what: Annotated[str, typer.Argument(help=f"One of {', '.join(DEMOS)}.")] = "classifier",
-    out: Annotated[Path, typer.Option(help="Where the figure goes (PNG).")] = Path("cavity-demo.png"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the data.")] = 0,
-) -> None:
-    """Tables and a figure. classifier: finds labels flipped on purpose. clutter: every method on one problem."""
-    if what not in DEMOS:
-        fail(f"There is no demo {what!r}; there are {', '.join(DEMOS)}.")
-    if out.suffix.lower() != ".png":
-        fail(f"--out must name a .png file; found {out}.")
-    if out.is_dir():
-        fail(f"--out must name a file; {out} is a folder.")
-    with in_a_sentence("Stopped."):
-        try:
-            # A place that cannot be written is found before the work, not after.
-            out.parent.mkdir(parents=True, exist_ok=True)
-            DEMOS[what](out, seed, Console())
-        except OSError as error:
-            fail(f"The figure could not be written to {out}: {error.strerror or error}.")
+def add_command(entry: EntryPoint) -> None:
+    """A command whose module, which takes seconds to import, is loaded when the command is called."""
+
+    class Deferred(TyperCommand):
+        def make_context(self, *arguments: Any, **settings: Any) -> Any:
+            alone = typer.Typer(**APPEARANCE)
+            alone.command(entry.name)(entry.load())
+            return typer.main.get_command(alone).make_context(*arguments, **settings)
+
+    app.command(entry.name, cls=Deferred, help=said_of(entry))(lambda: None)
 
 
-def add_plugins() -> None:
-    """Commands that installed packages add; `reproduce` says what to install where it is missing."""
-    found = {entry.name: entry for entry in entry_points(group=PLUGINS)}
-    for name, entry in found.items():
-        app.command(name)(entry.load())
-    if "reproduce" not in found:
-        app.command("reproduce", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-            reproduce_missing
-        )
+def said_of(entry: EntryPoint) -> str | None:
+    """The docstring of a function, read from its source: nothing is imported for it, not even packages above."""
+    package, *parts = entry.module.split(".")
+    spec: Any = find_spec(package)
+    for part in parts:
+        spec = PathFinder.find_spec(f"{spec.name}.{part}", spec.submodule_search_locations)
+    body = ast.parse(spec.loader.get_source(spec.name) or "").body
+    functions = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == entry.attr)
+    return next(map(ast.get_docstring, functions), None)
 
 
 def reproduce_missing() -> None:
@@ -88,4 +79,9 @@ def reproduce_missing() -> None:
     fail("`cavity reproduce` needs the package cavity-reproductions; in the source tree: pip install ./reproductions")
 
 
-add_plugins()
+for command in [*(EntryPoint(*each, PLUGINS) for each in COMMANDS.items()), *entry_points(group=PLUGINS)]:
+    add_command(command)
+if "reproduce" not in entry_points(group=PLUGINS).names:
+    app.command("reproduce", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+        reproduce_missing
+    )

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-import jax
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -56,7 +55,7 @@ def in_a_sentence(
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None else ""
         fail(f"{place}{error.strerror or error}.")
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+    except (MemoryError, RuntimeError) as error:  # JAX says it by a RuntimeError; to name its own would import it
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
         fail(too_large)
@@ -70,7 +69,7 @@ def check_target(option: str, path: Path, overwrite: bool, *others: Path) -> Non
 
     others: files the command reads or writes as well; none of them may be the same.
     """
-    if any(same_place(path, other) for other in others):
+    if any(path.resolve() == other.resolve() for other in others):  # links followed
         raise ValueError(f"{option} must not name a file the command reads or writes already; found {path}.")
     if path.is_dir():
         raise ValueError(f"{option} must name a file; {path} is a folder.")
@@ -80,8 +79,3 @@ def check_target(option: str, path: Path, overwrite: bool, *others: Path) -> Non
         raise ValueError(f"{option} must name a file in a folder that can be written to; found {path}.")
     if path.exists() and not overwrite:
         raise ValueError(f"{option}: {path} exists already; name another file or add --overwrite.")
-
-
-def same_place(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, links followed."""
-    return one.resolve() == other.resolve()

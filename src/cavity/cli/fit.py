@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,29 +11,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from cavity.cli import options
 from cavity.cli.errors import check_target, in_a_sentence, printable
-from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
 from cavity.cli.model_file import save_model
-from cavity.cli.options import (
-    Categorical,
-    DataFile,
-    Ignore,
-    Label,
-    Method,
-    Missing,
-    Noise,
-    Optimize,
-    Overwrite,
-    Seed,
-    Separator,
-    Standardize,
-    read_labelled,
-)
-from cavity.cli.preprocessing import Recipe
+from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
+from cavity.cli.preprocessing import Reading, Recipe, read_labelled
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
-from cavity.reports.findings import Findings, findings
+from cavity.reports.findings import findings
 from cavity.reports.html import write_whole
 from cavity.storage.csv_table import Sheet
 
@@ -42,27 +28,27 @@ COMPARED = ("rbf", "matern", "poly", "linear")
 
 
 def fit_command(
-    data: DataFile,
-    label: Label,
+    data: options.DataFile,
+    label: options.Label,
     out: Annotated[
         Path,
         typer.Option(help="The model file. One that exists is replaced only with --overwrite.", show_default=False),
     ],
     kernel: Annotated[str, typer.Option(help=f"One of {', '.join(KERNELS)}.")] = "rbf",
     likelihood: Annotated[str, typer.Option(help=f"One of {', '.join(LIKELIHOODS)}.")] = "step",
-    label_noise: Noise = "auto",
-    method: Method = "auto",
-    optimize: Optimize = True,
-    categorical: Categorical = None,
-    ignore: Ignore = None,
-    missing: Missing = "error",
-    standardize: Standardize = True,
-    separator: Separator = ",",
-    seed: Seed = 0,
+    label_noise: options.Noise = "auto",
+    method: options.Method = "auto",
+    optimize: options.Optimize = True,
+    categorical: options.Categorical = None,
+    ignore: options.Ignore = None,
+    missing: options.Missing = "error",
+    standardize: options.Standardize = True,
+    separator: options.Separator = ",",
+    seed: options.Seed = 0,
     report: Annotated[
         Path | None, typer.Option(help="An HTML page to write; other kernels are fitted as well for it.")
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Fit a classifier to a CSV file: a model file, a table, and the rows whose labels look wrong.
 
@@ -70,13 +56,15 @@ def fit_command(
     an existing one is replaced only with --overwrite.
     """
     console = Console()
+    reading = Reading(label, categorical, ignore, missing, standardize, separator)
     with in_a_sentence():
         candidate = Candidate(kernel, likelihood, label_noise, method, optimize, seed)
         check_target("--out", out, overwrite, data)
         if report is not None:
             check_target("--report", report, overwrite, data, out)
-        recipe, sheet, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
-        others = [] if report is None else [name for name in COMPARED if name != kernel]
+        recipe, sheet, X, y, notes = read_labelled(data, reading)
+        names = [] if report is None else [name for name in COMPARED if name != kernel]
+        others = {name: dataclasses.replace(candidate, kernel=name) for name in names}
         with UnitProgress("compiling and fitting", 1 + len(others), console=console) as progress:
             progress.begin(kernel)
             began = time.perf_counter()
@@ -86,17 +74,15 @@ def fit_command(
             progress.finish()
             # What was asked for is kept, whatever becomes of the comparison.
             save_model(out, estimator, recipe)
-            evidences = [found_evidence(kernel, estimator)]
             with in_a_sentence(f"Stopped; {out} is written, the report is not."):
-                for name in others:
-                    progress.begin(name)
-                    other = dataclasses.replace(candidate, kernel=name)
-                    evidences.append(evidence(name, other, X, y, teller(progress, name)))
-                    progress.finish()
+                evidences = [found_evidence(kernel, estimator), *compared(others, X, y, progress)]
         rows = as_data(sheet, recipe)
         if report is not None:
             write_whole(report, classifier_page(found, rows, evidences, notes))
-        print_fit(found, rows, notes, [path for path in (out, report) if path is not None], console)
+        show(summary(found), console)
+        show(shown(suspect_table(found, rows, FEW, with_features=False)), console)
+        print_notes(notes, console)
+        print_written([out, report], console)
 
 
 def teller(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
@@ -104,16 +90,19 @@ def teller(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
     return None if progress.progress.disable else lambda line: progress.begin(f"{name}, {line}")
 
 
-def evidence(
-    name: str, candidate: Candidate, X: np.ndarray, y: np.ndarray, tell: Callable[[str], None] | None
-) -> Evidence:
-    """The evidence of a model, or why it has none."""
-    estimator: Any = candidate.estimator(X)
-    try:
-        fit_and_tell(estimator, X, y, tell)
-    except ValueError as error:
-        return Evidence(name, None, str(error), False)
-    return found_evidence(name, estimator)
+def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, progress: UnitProgress) -> list[Evidence]:
+    """The evidences of models, one after another, or why they have none."""
+    rows = []
+    for name, candidate in candidates.items():
+        progress.begin(name)
+        estimator = candidate.estimator(X)
+        try:
+            fit_and_tell(estimator, X, y, teller(progress, name))
+            rows.append(found_evidence(name, estimator))
+        except ValueError as error:
+            rows.append(Evidence(name, None, str(error), False))
+        progress.finish()
+    return rows
 
 
 def found_evidence(name: str, estimator: Any) -> Evidence:
@@ -130,19 +119,17 @@ def as_data(sheet: Sheet, recipe: Recipe) -> Data:
     return Data(Path(sheet.source).name, recipe.label, recipe.names, sheet.numbers, cells)
 
 
-def print_fit(found: Findings, data: Data, notes: list[str], written: list[Path], console: Console) -> None:
-    """Tables to the terminal, and where the files are."""
-    show(summary(found), console)
-    show(shown(suspect_table(found, data, FEW, with_features=False)), console)
-    print_notes(notes, console)
-    for path in written:
-        console.print(Text(f"written: {path}"), soft_wrap=True)
-
-
 def print_notes(notes: list[str], console: Console) -> None:
     """Print notes, one per line."""
     for note in notes:
         console.print(Text(f"Note: {printable(note)}"), soft_wrap=True)
+
+
+def print_written(files: Iterable[Path | None], console: Console) -> None:
+    """Where the files are that were asked for."""
+    for path in files:
+        if path is not None:
+            console.print(Text(f"written: {path}"), soft_wrap=True)
 
 
 def shown(table: Table) -> Table:

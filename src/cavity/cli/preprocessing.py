@@ -2,13 +2,14 @@
 
 import math
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cavity._core import checks
 from cavity.storage import StorageError
-from cavity.storage.csv_table import Sheet, is_nothing
+from cavity.storage.csv_table import Sheet, is_nothing, read_sheet
 
 #: what may be done about missing values
 MISSING = ("error", "drop", "mean")
@@ -66,7 +67,10 @@ class Recipe(NamedTuple):
 
     def header(self) -> dict[str, Any]:
         """The recipe as values that JSON can hold."""
-        columns = [{"kind": type(column).__name__, **column_record(column)} for column in self.columns]
+        columns = []
+        for column in self.columns:
+            fields = {key: list(own) if isinstance(own, tuple) else own for key, own in column._asdict().items()}
+            columns.append({"kind": type(column).__name__, **fields})
         return {"label": self.label, "missing": self.missing, "columns": columns}
 
     @classmethod
@@ -77,6 +81,39 @@ class Recipe(NamedTuple):
             return cls(str(header["label"]), columns, checks.choice("missing", header["missing"], MISSING))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise StorageError(f"the columns in the model file cannot be read ({error}).") from None
+
+
+class Reading(NamedTuple):
+    """How a labelled file is read, as the options of the commands say it."""
+
+    label: str
+    categorical: list[str] | None
+    ignore: list[str] | None
+    missing: str
+    standardize: bool
+    separator: str
+
+
+def read_labelled(data: Path, reading: Reading) -> tuple[Recipe, Sheet, np.ndarray, np.ndarray, list[str]]:
+    """A labelled file, read and turned into numbers.
+
+    Returns:
+        The recipe, the rows that take part, their matrix, their labels, and what a user should know about the others.
+    """
+    label, categorical, ignored, missing, standardize, separator = reading
+    checks.choice("--missing", missing, MISSING)
+    sheet = read_sheet(data, separator)
+    names = tuple(categorical or ()), tuple(ignored or ())
+    recipe, kept = learn_preprocessing(sheet, label, *names, missing, standardize)
+    y = labels(kept, label)
+    notes = sheet.notes()
+    if dropped := len(sheet.rows) - len(kept.rows):
+        notes.append(f"Rows left out for missing values: {dropped}.")
+    respelled = sorted(set(kept.column(label)) - set(y.tolist()))
+    if respelled:
+        words = ", ".join(repr(name) for name in respelled)
+        notes.append(f"Labels that are the same number are one class; other spellings were: {words}.")
+    return recipe, kept, recipe.matrix(kept), y, notes
 
 
 def learn_preprocessing(
@@ -103,13 +140,13 @@ def learn_preprocessing(
         raise ValueError(f"{sheet.source} has no column left beside the label {label!r}.")
     if missing == "drop":
         sheet = sheet.without_gaps((*names, label))
-    columns = tuple(
-        category_column(sheet, name, missing)
-        if name in categorical
-        else number_column(sheet, name, missing, standardize)
-        for name in names
-    )
-    return Recipe(label, columns, missing), sheet
+    columns: list[NumberColumn | CategoryColumn] = []
+    for name in names:
+        words = name in categorical
+        columns.append(
+            category_column(sheet, name, missing) if words else number_column(sheet, name, missing, standardize)
+        )
+    return Recipe(label, tuple(columns), missing), sheet
 
 
 def labels(sheet: Sheet, label: str) -> np.ndarray:
@@ -234,9 +271,3 @@ def column_from(entry: dict[str, Any]) -> NumberColumn | CategoryColumn:
     if len(levels) != len(shares):
         raise ValueError(f"column {name!r} has {len(levels)} levels and {len(shares)} shares")
     return CategoryColumn(name, levels, shares)
-
-
-def column_record(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
-    """The fields, with lists for tuples."""
-    fields = column._asdict()
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,23 +10,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from cavity.cli import options
 from cavity.cli.errors import in_a_sentence, printable
-from cavity.cli.estimator_options import KERNELS, LIKELIHOODS, Candidate
-from cavity.cli.fit import evidence, print_notes, shown, teller
-from cavity.cli.options import (
-    Categorical,
-    DataFile,
-    Ignore,
-    Label,
-    Method,
-    Missing,
-    Noise,
-    Optimize,
-    Seed,
-    Separator,
-    Standardize,
-    read_labelled,
-)
+from cavity.cli.fit import compared, print_notes, shown
+from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate
+from cavity.cli.preprocessing import Reading, read_labelled
 from cavity.estimators import select_features
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
@@ -40,8 +27,8 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def select(
-    data: DataFile,
-    label: Label,
+    data: options.DataFile,
+    label: options.Label,
     kernel: Annotated[
         list[str] | None, typer.Option(help=f"A kernel to try, of {', '.join(KERNELS)}. May be repeated.")
     ] = None,
@@ -51,15 +38,15 @@ def select(
     features: Annotated[
         bool, typer.Option("--features", help="Take features one after another while the evidence rises.")
     ] = False,
-    label_noise: Noise = "auto",
-    method: Method = "auto",
-    optimize: Optimize = True,
-    categorical: Categorical = None,
-    ignore: Ignore = None,
-    missing: Missing = "error",
-    standardize: Standardize = True,
-    separator: Separator = ",",
-    seed: Seed = 0,
+    label_noise: options.Noise = "auto",
+    method: options.Method = "auto",
+    optimize: options.Optimize = True,
+    categorical: options.Categorical = None,
+    ignore: options.Ignore = None,
+    missing: options.Missing = "error",
+    standardize: options.Standardize = True,
+    separator: options.Separator = ",",
+    seed: options.Seed = 0,
 ) -> None:
     """Compare kernels, likelihoods and widths by their log evidence, and name the best.
 
@@ -68,64 +55,49 @@ def select(
     Nothing is written.
     """
     console = Console()
+    reading = Reading(label, categorical, ignore, missing, standardize, separator)
     with in_a_sentence("Stopped."):
         candidates = [
             Candidate(one, other, label_noise, method, optimize, seed)
             for one in dict.fromkeys(kernel or TRIED)
             for other in dict.fromkeys(likelihood or LIKELIHOODS)
         ]
-        recipe, _, X, y, notes = read_labelled(data, label, categorical, ignore, missing, standardize, separator)
+        recipe, _, X, y, notes = read_labelled(data, reading)
         print_notes(notes, console)
-        rows = compared({f"{one.kernel}, {one.likelihood}": one for one in candidates}, X, y, console)
+        named = {f"{one.kernel}, {one.likelihood}": one for one in candidates}
+        with UnitProgress("compiling and fitting", len(named), console=console) as progress:
+            rows = compared(named, X, y, progress)
         show(evidence_table(rows, "Kernels and likelihoods"), console)
         best = best_candidate(rows, candidates)
         widths = {
             f"rbf, {best.likelihood}, width {factor:g} × median": dataclasses.replace(best, kernel="rbf", width=factor)
             for factor in WIDTHS
         }
-        show(evidence_table(compared(widths, X, y, console), "Widths"), console)
-        command = suggest_fit(data, label, best, categorical, ignore, missing, standardize, separator)
+        with UnitProgress("compiling and fitting", len(widths), console=console) as progress:
+            tried = compared(widths, X, y, progress)
+        show(evidence_table(tried, "Widths"), console)
+        command = suggest_fit(data, best, reading)
         if features:
             show_features(best, X, y, recipe.features, console)
         words = f"Best: {best.kernel}, {best.likelihood}. Fit it with: {command}"
         console.print(Text(printable(words)), soft_wrap=True)
 
 
-def suggest_fit(
-    data: Path,
-    label: str,
-    best: Candidate,
-    categorical: list[str] | None,
-    ignore: list[str] | None,
-    missing: str,
-    standardize: bool,
-    separator: str,
-) -> str:
+def suggest_fit(data: Path, best: Candidate, reading: Reading) -> str:
     """The `cavity fit` command line of the best model, without options that have their default."""
     given = {
         "--label-noise": (best.label_noise, "auto"),
         "--method": (best.method, "auto"),
-        "--missing": (missing, "error"),
-        "--separator": (separator, ","),
+        "--missing": (reading.missing, "error"),
+        "--separator": (reading.separator, ","),
         "--seed": (str(best.seed), "0"),
     }
-    words = ["--label", label, "--kernel", best.kernel, "--likelihood", best.likelihood]
+    words = ["--label", reading.label, "--kernel", best.kernel, "--likelihood", best.likelihood]
     words += [word for name, (value, usual) in given.items() if value != usual for word in (name, value)]
-    words += [word for name in categorical or () for word in ("--categorical", name)]
-    words += [word for name in ignore or () for word in ("--ignore", name)]
-    words += ([] if best.optimize else ["--no-optimize"]) + ([] if standardize else ["--no-standardize"])
+    words += [word for name in reading.categorical or () for word in ("--categorical", name)]
+    words += [word for name in reading.ignore or () for word in ("--ignore", name)]
+    words += ([] if best.optimize else ["--no-optimize"]) + ([] if reading.standardize else ["--no-standardize"])
     return shlex.join(["cavity", "fit", str(data), *words, "--out", "model.npz"])
-
-
-def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, console: Console) -> list[Evidence]:
-    """The evidences of models, one after another."""
-    rows = []
-    with UnitProgress("compiling and fitting", len(candidates), console=console) as progress:
-        for name, candidate in candidates.items():
-            progress.begin(name)
-            rows.append(evidence(name, candidate, X, y, teller(progress, name)))
-            progress.finish()
-    return rows
 
 
 def best_candidate(rows: list[Evidence], candidates: list[Candidate]) -> Candidate:
@@ -139,39 +111,23 @@ def best_candidate(rows: list[Evidence], candidates: list[Candidate]) -> Candida
 def show_features(best: Candidate, X: np.ndarray, y: np.ndarray, names: tuple[str, ...], console: Console) -> None:
     """Forward selection with the best model, and the features it takes."""
     kind = dataclasses.replace(best, kernel="rbf") if best.kernel == "ard" else best
-    estimator = adapting(kind, X)
+    estimator: Any = kind.estimator(X)
+    if kind.kernel == "rbf":
+        estimator.set_params(kernel=None)  # which finds its scale itself, for any number of columns
     with UnitProgress("features", X.shape[1] * (X.shape[1] + 1) // 2, console=console) as progress:
-        selection = select_features(estimator, X, y, callback=stepper(progress))
+        selection = select_features(estimator, X, y, callback=lambda row: progress.finish())
     show(shown(feature_table(selection, names)), console)
     words = ", ".join(repr(names[feature]) for feature in selection.features)
     line = f"Features: {words}, with log evidence {selection.log_evidence:.3f} for {kind.kernel}, {kind.likelihood}."
     console.print(Text(printable(line)), soft_wrap=True)
 
 
-def adapting(candidate: Candidate, X: np.ndarray) -> Any:
-    """An estimator whose kernel finds its scale itself, for any number of columns, where there is one that does."""
-    estimator = candidate.estimator(X)
-    return estimator.set_params(kernel=None) if candidate.kernel == "rbf" else estimator
-
-
-def stepper(progress: UnitProgress) -> Callable[[Any], None]:
-    """What moves the bar on after every model."""
-
-    def step(row: dict[str, Any]) -> None:
-        progress.finish()
-
-    return step
-
-
 def feature_table(selection: Any, names: tuple[str, ...]) -> Table:
     """The features in the order they were taken, with the evidence of the model they make."""
     evidences = {row["features"]: row["log_evidence"] for row in selection.table}
     short = sum(row["status"] not in AS_PROMISED for row in selection.table)
-    rows: list[tuple[Any, ...]] = []
-    for count in range(1, len(selection.features) + 1):
-        taken = selection.features[:count]
-        rows.append((count, names[taken[-1]], f"{evidences[taken]:.3f}"))
-    tried = f"{len(selection.table)} models were tried" + (
-        f"; {short} fell short and were not taken." if short else "."
-    )
+    steps = [selection.features[: count + 1] for count in range(len(selection.features))]
+    rows = [(len(taken), names[taken[-1]], f"{evidences[taken]:.3f}") for taken in steps]
+    also = f"; {short} fell short and were not taken" if short else ""
+    tried = f"{len(selection.table)} models were tried{also}."
     return Table("Features", ("taken", "feature", "log evidence"), rows, tried)

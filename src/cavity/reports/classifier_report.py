@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from cavity.reports.calibration import Calibration
 from cavity.reports.figures import BLUE, GREY, STYLES, VERMILION, Figure, figure, label, legend
-from cavity.reports.findings import Findings
+from cavity.reports.findings import Calibration, Findings
 from cavity.reports.html import Picture, Section, page
 from cavity.reports.tables import Table
 
@@ -79,14 +78,17 @@ def suspect_table(found: Findings, data: Data, most: int, with_features: bool = 
     return Table(SUSPECTS, columns, rows, SUSPECT_NOTE)
 
 
+def ranked(rows: Sequence[Evidence]) -> list[tuple[float, Evidence]]:
+    """Models that have a log evidence, with it, the largest first."""
+    known = [(row.log_evidence, row) for row in rows if row.log_evidence is not None]
+    return sorted(known, key=lambda pair: -pair[0])
+
+
 def evidence_table(rows: Sequence[Evidence], title: str = "Log evidence") -> Table:
     """Models with their log evidences, the largest first, and how far each lies behind it."""
-    known = sorted((row for row in rows if row.log_evidence is not None), key=lambda row: -(row.log_evidence or 0.0))
-    best = known[0].log_evidence if known else None
+    known = ranked(rows)
     lines: list[tuple[Any, ...]] = [
-        (row.name, f"{row.log_evidence:.3f}", f"{row.log_evidence - best:.3f}", row.status)
-        for row in known
-        if row.log_evidence is not None and best is not None
+        (row.name, f"{value:.3f}", f"{value - known[0][0]:.3f}", row.status) for value, row in known
     ]
     lines += [(row.name, None, None, row.status) for row in rows if row.log_evidence is None]
     note = "Odds of 20 to 1 are a difference of 3."
@@ -110,17 +112,11 @@ def convergence_figure(found: Findings) -> Figure:
     return sheet
 
 
-def calibration_figure(found: Calibration) -> Figure:
-    """A figure of accuracy against confidence (reliability diagram)."""
-    sheet, axes = figure(1, 1, width=5.2, height=4.4)
-    draw_calibration(axes[0, 0], found)
-    return sheet
-
-
 def draw_calibration(ax: Axes, found: Calibration) -> None:
-    """Points near the diagonal are probabilities that can be believed; the area of a point is its number of rows.
+    """Accuracy against confidence: points near the diagonal are probabilities that can be believed.
 
-    A bar is where 95 % of such points would lie if all probabilities were true.
+    The area of a point is its number of rows. A bar is where 95 % of such points would lie if all probabilities were
+    true.
     """
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=":", label="perfect")
     spread = 1.96 * np.sqrt(found.confidence * (1 - found.confidence) / found.counts)
@@ -134,26 +130,21 @@ def draw_calibration(ax: Axes, found: Calibration) -> None:
     legend(ax, loc="lower right", markerscale=0.5)
 
 
-def draw_ranking(ax: Axes, found: Findings, wrong: np.ndarray | None = None) -> None:
+def draw_ranking(ax: Axes, found: Findings, wrong: np.ndarray) -> None:
     """All rows by the probability of their own label. wrong: (n,), labels known to be flipped, drawn on their own."""
     order = found.suspects(len(found.codes))
-    rank = np.arange(1, order.size + 1)
-    ax.plot(rank, found.own[order], ".", color=GREY, markersize=4, label="rows")
-    if wrong is not None:
-        flipped = wrong[order]
-        ax.plot(
-            rank[flipped], found.own[order][flipped], "x", color=VERMILION, markersize=6, label="flipped on purpose"
-        )
+    rank, own, flipped = np.arange(1, order.size + 1), found.own[order], wrong[order]
+    ax.plot(rank, own, ".", color=GREY, markersize=4, label="rows")
+    ax.plot(rank[flipped], own[flipped], "x", color=VERMILION, markersize=6, label="flipped on purpose")
     label(ax, SUSPECTS, "rank", "P(own label | other rows)")
     legend(ax)
 
 
 def evidence_figure(rows: Sequence[Evidence]) -> Figure:
     """How far each model lies behind the best, in nats."""
-    known = sorted((row for row in rows if row.log_evidence is not None), key=lambda row: row.log_evidence or 0.0)
-    values = np.array([row.log_evidence for row in known], float)
+    known = ranked(rows)[::-1]
     sheet, axes = figure(1, 1, width=6.5, height=1.2 + 0.4 * len(known))
-    axes[0, 0].barh([row.name for row in known], values - values.max(initial=-np.inf), color=BLUE)
+    axes[0, 0].barh([row.name for _, row in known], [value - known[-1][0] for value, _ in known], color=BLUE)
     label(axes[0, 0], "Log evidence over kernels", "behind the best", "")
     return sheet
 
@@ -162,23 +153,15 @@ def classifier_page(found: Findings, data: Data, evidences: Sequence[Evidence], 
     """The report as one HTML page. notes: what was warned of."""
     ece = f"expected calibration error {found.calibration.error:.4f}, Brier score {found.calibration.brier:.4f}."
     contradicted = int(np.sum(found.probabilities.argmax(axis=1) != found.codes))
+    reliability, axes = figure(1, 1, width=5.2, height=4.4)
+    draw_calibration(axes[0, 0], found.calibration)
+    compared = Picture(evidence_figure(evidences), "Log evidence of each kernel, relative to the best.")
+    words = "The last run starts where the search for parameters ended, if any."
     sections = [
         Section("Summary", (*notes, summary(found))),
         Section(SUSPECTS, (suspect_table(found, data, min(max(contradicted, FEW), MANY)),)),
-        Section(
-            "Calibration",
-            (Picture(calibration_figure(found.calibration), f"From leave-one-out probabilities: {ece}"),),
-        ),
-        Section(
-            "Evidence over kernels",
-            (
-                evidence_table(evidences),
-                Picture(evidence_figure(evidences), "Log evidence of each kernel, relative to the best."),
-            ),
-        ),
-        Section(
-            "Convergence",
-            (Picture(convergence_figure(found), "The last run starts where the search for parameters ended, if any."),),
-        ),
+        Section("Calibration", (Picture(reliability, f"From leave-one-out probabilities: {ece}"),)),
+        Section("Evidence over kernels", (evidence_table(evidences), compared)),
+        Section("Convergence", (Picture(convergence_figure(found), words),)),
     ]
     return page(f"{data.source}: {data.label}", sections)

@@ -4,6 +4,7 @@ A method has the same colour, line and marker everywhere. Colours are those of O
 colour-blind readers; line and marker differ as well, for grey prints.
 """
 
+import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,45 +125,8 @@ def shared_legend(sheet: Figure, axes: Iterable[Axes], columns: int = 6) -> None
     for ax in axes:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
-    sheet.legend(
-        list(found.values()),
-        list(found),
-        loc="outside lower center",
-        ncols=min(columns, len(found)),
-        frameon=False,
-        fontsize=9,
-    )
-
-
-def cost_curve(ax: Axes, name: str, cost: np.ndarray, error: np.ndarray, floor: float = 1e-12) -> None:
-    """Error against cost on logarithmic axes; nan is left out; where all errors are nan there is no curve.
-
-    EP has a mark for every sweep, other methods at even distances; ADF is the single point at the end of EP's first.
-    """
-    seen = ~np.isnan(error)
-    if not seen.any():
-        return
-    every = None if name in ("EP", "EP2", "ADF", "Restricted EP") else 0.05
-    names = {"importance": "importance sampling", "Gibbs": "Gibbs sampling", "ADF": "ADF (EP's first sweep)"}
-    style = STYLES[name].plot() | ({"markersize": 13, "linestyle": "none", "zorder": 3} if name == "ADF" else {})
-    ax.loglog(cost[seen], np.maximum(error[seen], floor), **style, markevery=every, label=names.get(name, name))
-
-
-def box_by_name(ax: Axes, samples: Mapping[str, np.ndarray], colours: Mapping[str, str]) -> None:
-    """A box for each name over positive numbers on a logarithmic axis; whiskers at 5 and 95 %."""
-    names = list(samples)
-    boxes = ax.boxplot(
-        [samples[name] for name in names],
-        whis=(5, 95),
-        showfliers=False,
-        patch_artist=True,
-        widths=0.55,
-        medianprops={"color": BLACK},
-    )
-    for patch, name in zip(boxes["boxes"], names, strict=True):
-        patch.set(facecolor=colours[name], alpha=0.6)
-    ax.set_xticks(range(1, len(names) + 1), names)
-    ax.set_yscale("log")
+    place = {"loc": "outside lower center", "ncols": min(columns, len(found))}
+    sheet.legend(list(found.values()), list(found), frameon=False, fontsize=9, **place)
 
 
 def save(sheet: Figure, path: str | Path, dpi: int = 150) -> Path:
@@ -186,5 +150,12 @@ def save(sheet: Figure, path: str | Path, dpi: int = 150) -> Path:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    sheet.savefig(target, format="png", dpi=dpi, metadata={"Software": None})
+    target.write_bytes(png(sheet, dpi))
     return target
+
+
+def png(sheet: Figure, dpi: int = 150) -> bytes:
+    """The bytes of a PNG (Agg), without the date and program a file would otherwise carry."""
+    buffer = io.BytesIO()
+    sheet.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,4 +1,7 @@
-"""What a fitted classifier found out about its own training data, in plain numbers and words for tables and pages."""
+"""What a fitted classifier found out about its own training data, in plain numbers and words for tables and pages.
+
+How far its probabilities of labels can be believed is among it: calibration in bins, and the Brier score.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,10 +9,52 @@ import numpy as np
 
 from cavity.kernels import Kernel
 from cavity.kernels.composite import Sum
-from cavity.reports.calibration import Calibration, calibration
 
 #: models whose kernels are written out
 WRITTEN_OUT = 3
+#: bins of equal width between the least probability a predicted label can have and 1
+BINS = 10
+
+
+class Calibration(NamedTuple):
+    """Rows in bins by the probability of their predicted label; bins without rows are left out.
+
+    confidence: mean probability in each bin. accuracy: share of its rows whose prediction is their label. counts: its
+    rows. error: expected calibration error Σ counts/n |accuracy − confidence|. brier: mean of ½ Σ_k (p_k − [y = k])²,
+    which for two classes is (p − y)².
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    counts: np.ndarray
+    error: float
+    brier: float
+
+
+def calibration(probabilities: np.ndarray, codes: np.ndarray) -> Calibration:
+    """Calibration of predicted labels.
+
+    Args:
+        probabilities: (n, classes), each row adding up to 1.
+        codes: (n,), the column of the label that was observed.
+    """
+    rows, classes = probabilities.shape
+    predicted = probabilities.argmax(axis=1)
+    confidence = probabilities[np.arange(rows), predicted]
+    edges = np.linspace(1.0 / classes, 1.0, BINS + 1)
+    place = np.digitize(confidence, edges[1:-1])
+    counts = np.bincount(place, minlength=BINS)
+    some = counts > 0
+    means = np.bincount(place, confidence, BINS)[some] / counts[some]
+    right = np.bincount(place, predicted == codes, BINS)[some] / counts[some]
+    observed = np.eye(classes)[codes]
+    return Calibration(
+        confidence=means,
+        accuracy=right,
+        counts=counts[some],
+        error=float(counts[some] @ np.abs(right - means) / rows),
+        brier=float(0.5 * np.mean(np.sum((probabilities - observed) ** 2, axis=1))),
+    )
 
 
 class Findings(NamedTuple):
@@ -56,7 +101,6 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
     codes = np.searchsorted(estimator.classes_, y)
     probabilities = estimator.loo_probabilities_
     models = estimator.models_
-    noises = np.atleast_1d(estimator.label_noise_)
     return Findings(
         classes=estimator.classes_,
         codes=codes,
@@ -65,7 +109,7 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
         calibration=calibration(probabilities, codes),
         log_evidence=estimator.log_evidence_,
         kernel=name_models([kernel_words(model) for model in models]),
-        label_noise=name_models([f"{noise:.3g}" for noise in noises]),
+        label_noise=name_models([f"{noise:.3g}" for noise in np.atleast_1d(estimator.label_noise_)]),
         method=", ".join(dict.fromkeys(model.method for model in models)),
         status=str(estimator.status_).replace("_", " "),
         sentence=estimator.status_.sentence,
@@ -80,8 +124,7 @@ def kernel_words(model: Any) -> str:
     """The kernel of a model with the values learned; a linear model is one in its weights."""
     kernel = vars(model).get("kernel")
     if kernel is None:
-        variance = float(np.ravel(model.prior_variance)[0])
-        return f"linear (weight variance {variance:.3g})"
+        return f"linear (weight variance {np.ravel(model.prior_variance)[0]:.3g})"
     if not isinstance(kernel, Kernel):
         return str(kernel.kernel)
     return (" + " if isinstance(kernel, Sum) else " × ").join(part_words(part) for part in kernel.parts)

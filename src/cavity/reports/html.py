@@ -3,14 +3,13 @@
 import base64
 import contextlib
 import html
-import io
 import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cavity.reports.figures import Figure
+from cavity.reports.figures import Figure, png
 from cavity.reports.tables import Table, cell, numeric_columns
 
 #: a browser that reads this runs no script and loads nothing, whatever stands in the page
@@ -47,7 +46,10 @@ class Section(NamedTuple):
 
 def page(title: str, sections: Sequence[Section]) -> str:
     """The page as text. Everything handed in is data: none of it becomes markup."""
-    body = "\n".join(section_markup(section) for section in sections)
+    lines = []
+    for section in sections:
+        lines += [f"<h2>{escaped(section.title)}</h2>", *map(block_markup, section.blocks)]
+    body = "\n".join(lines)
     return (
         "<!DOCTYPE html>\n"
         '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -64,17 +66,13 @@ def escaped(text: str) -> str:
     return html.escape(safe, quote=True)
 
 
-def section_markup(section: Section) -> str:
-    """A section of the page."""
-    return "\n".join([f"<h2>{escaped(section.title)}</h2>", *(block_markup(block) for block in section.blocks)])
-
-
 def block_markup(block: Block) -> str:
-    """A paragraph, a table or a picture."""
+    """A paragraph, a table, or a figure as a PNG inside the page."""
     if isinstance(block, Table):
         return table_markup(block)
     if isinstance(block, Picture):
-        return picture_markup(block)
+        data, caption = base64.b64encode(png(block.figure, dpi=110)).decode("ascii"), escaped(block.caption)
+        return f'<p><img alt="{caption}" src="data:image/png;base64,{data}"></p>\n<p class="note">{caption}</p>'
     return f"<p>{escaped(block)}</p>"
 
 
@@ -90,20 +88,6 @@ def table_markup(table: Table) -> str:
     head = f"<thead>{line([str(name) for name in table.columns], 'th')}</thead>"
     note = f'\n<p class="note">{escaped(table.note)}</p>' if table.note else ""
     return f'<div class="wide"><table>\n{head}\n<tbody>\n{rows}\n</tbody></table></div>{note}'
-
-
-def picture_markup(picture: Picture) -> str:
-    """A figure as a PNG inside the page."""
-    data = base64.b64encode(png(picture.figure, dpi=110)).decode("ascii")
-    caption = escaped(picture.caption)
-    return f'<p><img alt="{caption}" src="data:image/png;base64,{data}"></p>\n<p class="note">{caption}</p>'
-
-
-def png(figure: Figure, dpi: int = 150) -> bytes:
-    """The bytes of a PNG, without the date and program a file would otherwise carry."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -1,16 +1,17 @@
 """A discrete graph with its marginals: a table of the least certain variables, and a drawing."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.patheffects import withStroke
+from scipy.special import entr
 
 from cavity.discrete import DiscreteGraph
 from cavity.reports.figures import BLACK, BLUE, GREY, ORANGE, Figure, figure
@@ -29,25 +30,19 @@ LONGEST, EDGE = 15.0, 1.15
 
 def uncertainty(marginal: np.ndarray) -> float:
     """Entropy relative to log K: 0 for certainty, 1 for K equal probabilities."""
-    p = np.asarray(marginal, float)
-    if len(p) < 2:
+    if len(marginal) < 2:
         return 0.0
-    seen = p[p > 0]
-    return float(np.clip(-np.sum(seen * np.log(seen)) / np.log(len(p)), 0.0, 1.0))
+    return float(np.clip(np.sum(entr(np.asarray(marginal, float))) / np.log(len(marginal)), 0.0, 1.0))
 
 
 def least_certain(graph: DiscreteGraph, marginals: Sequence[np.ndarray], most: int) -> Table:
     """The variables whose marginals have the largest entropy relative to log K; observed ones are left out."""
     free = [number for number in range(len(graph.variables)) if number not in graph.evidence]
     free.sort(key=lambda number: -uncertainty(marginals[number]))
-    rows = [
-        (
-            graph.variables.name(number),
-            f"{uncertainty(marginals[number]):.3f}",
-            probabilities(graph.variables.states(number), marginals[number]),
-        )
-        for number in free[:most]
-    ]
+    rows = []
+    for number in free[:most]:
+        words = probabilities(graph.variables.states(number), marginals[number])
+        rows.append((graph.variables.name(number), f"{uncertainty(marginals[number]):.3f}", words))
     note = f"{len(free) - most} more are more certain." if len(free) > most else ""
     return Table("Least certain variables", ("variable", "entropy / log K", "probabilities"), rows, note)
 
@@ -80,13 +75,9 @@ class Drawing(NamedTuple):
 def arranged(graph: DiscreteGraph) -> Drawing:
     """Factors of one variable stand beside it, of two between them; of more they are nodes like the variables."""
     count, scopes = len(graph.variables), [table.scope for table in graph if table.scope]
-    edges: list[tuple[int, int]] = []
-    lengths: list[float] = []
     nodes = [number for number, scope in enumerate(scopes) if len(scope) > 2]
-    for scope in scopes:
-        if len(scope) == 2:
-            edges.append((scope[0], scope[1]))
-            lengths.append(1.0)
+    edges = [(scope[0], scope[1]) for scope in scopes if len(scope) == 2]
+    lengths = [1.0] * len(edges)
     for node, number in enumerate(nodes):
         edges += [(variable, count + node) for variable in scopes[number]]
         lengths += [0.65] * len(scopes[number])
@@ -139,43 +130,42 @@ def network_figure(graph: DiscreteGraph, marginals: Sequence[np.ndarray], title:
     for x, y in drawing.factors:
         ax.add_patch(Rectangle((x - HALF, y - HALF), 2 * HALF, 2 * HALF, color="#444444", linewidth=0, zorder=2))
     colours = LinearSegmentedColormap.from_list("uncertainty", ["#ffffff", "#fbe3ad", ORANGE])
-    for number in range(count):
-        draw_variable(ax, graph, number, marginals[number], drawing.variables[number], colours, scale)
+    draw_variables(ax, graph, [colours(uncertainty(own)) for own in marginals], drawing.variables)
+    if count <= MOST_WITH_BARS:
+        draw_bars(ax, marginals, drawing.variables)
+    if count <= MOST_NAMED:
+        draw_names(ax, graph, drawing.variables, max(4.0, 8.0 * min(1.0, scale / EDGE)))
     shading = ScalarMappable(Normalize(0, 1), colours)
     sheet.colorbar(shading, ax=ax, label="entropy / log K", fraction=0.035, pad=0.02, shrink=0.7)
     explain(sheet, bool(graph.evidence), count <= MOST_WITH_BARS)
     return sheet
 
 
-def draw_variable(
-    ax: Axes,
-    graph: DiscreteGraph,
-    number: int,
-    marginal: np.ndarray,
-    place: np.ndarray,
-    colours: Colormap,
-    scale: float,
-) -> None:
-    """A circle, bars of the marginal in it, and the name below."""
-    x, y = place
-    observed = number in graph.evidence
-    edge = {"edgecolor": BLACK, "linewidth": 2.2 if observed else 0.9}
-    ax.add_patch(Circle((x, y), RADIUS, facecolor=colours(uncertainty(marginal)), zorder=3, **edge))
-    if len(graph.variables) <= MOST_WITH_BARS:
-        span, tall = 1.25 * RADIUS, 1.05 * RADIUS
-        step = span / len(marginal)
-        base = y - tall / 2
+def draw_variables(ax: Axes, graph: DiscreteGraph, colours: Sequence[Any], places: np.ndarray) -> None:
+    """A circle each, with a thick edge where the variable is observed."""
+    for number, (place, colour) in enumerate(zip(places, colours, strict=True)):
+        width = 2.2 if number in graph.evidence else 0.9
+        ax.add_patch(Circle(place, RADIUS, facecolor=colour, zorder=3, edgecolor=BLACK, linewidth=width))
+
+
+def draw_bars(ax: Axes, marginals: Sequence[np.ndarray], places: np.ndarray) -> None:
+    """Bars of the marginals, inside the circles."""
+    span, tall = 1.25 * RADIUS, 1.05 * RADIUS
+    for marginal, (x, y) in zip(marginals, places, strict=True):
+        step, base = span / len(marginal), y - tall / 2
         for k, p in enumerate(marginal):
             left = x - span / 2 + (k + 0.1) * step
             ax.add_patch(Rectangle((left, base), 0.8 * step, tall * float(p), color=BLUE, linewidth=0, zorder=4))
         ax.plot([x - span / 2, x + span / 2], [base, base], color=BLACK, linewidth=0.7, zorder=5)
-    if len(graph.variables) <= MOST_NAMED:
+
+
+def draw_names(ax: Axes, graph: DiscreteGraph, places: np.ndarray, size: float) -> None:
+    """Names below the circles, as they are: no formulas are read in them."""
+    for number, (x, y) in enumerate(places):
         name = graph.variables.name(number)
         short = name if len(name) <= 14 else f"{name[:13]}…"
-        halo = [withStroke(linewidth=2.5, foreground="white")]
-        size = max(4.0, 8.0 * min(1.0, scale / EDGE))
         text = ax.text(x, y - 1.15 * RADIUS, short, ha="center", va="top", fontsize=size, zorder=6)
-        text.set(path_effects=halo, parse_math=False)
+        text.set(path_effects=[withStroke(linewidth=2.5, foreground="white")], parse_math=False)
 
 
 def explain(sheet: Figure, observed: bool, bars: bool) -> None:

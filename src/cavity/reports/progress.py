@@ -1,6 +1,5 @@
 """Progress bars: of a run of `infer`, and of the units of an experiment. Silent where nobody looks."""
 
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -12,18 +11,17 @@ class Bar:
 
     columns: tuple[Any, ...] = ()
 
-    def __init__(self, description: str, console: Console | None = None, quiet: bool = False) -> None:
+    def __init__(self, description: str, console: Console | None, quiet: bool, **task: Any) -> None:
         console = Console(stderr=True) if console is None else console
-        self.description = description
-        self.progress = Progress(
-            *self.columns, console=console, disable=quiet or not console.is_terminal, transient=True
-        )
+        silent = quiet or not console.is_terminal
+        self.progress = Progress(*self.columns, console=console, disable=silent, transient=True)
+        self.task = self.progress.add_task(description, **task)
 
     def __enter__(self) -> Self:
         self.progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
 
@@ -44,16 +42,10 @@ class SweepProgress(Bar):
         converged
     """
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    )
+    columns = (SpinnerColumn(), TextColumn("{task.description} {task.fields[state]}"), TimeElapsedColumn())
 
     def __init__(self, description: str = "EP", console: Console | None = None, quiet: bool = False) -> None:
-        super().__init__(description, console, quiet)
-        self.task = self.progress.add_task(description, total=None, state="compiling")
+        super().__init__(description, console, quiet, total=None, state="compiling")
 
     def __call__(self, solution: Any) -> None:
         """Show the state after a sweep; `solution` is what `infer` hands to its callback."""
@@ -96,8 +88,7 @@ class UnitProgress(Bar):
     def __init__(
         self, description: str, total: int, done: int = 0, console: Console | None = None, quiet: bool = False
     ) -> None:
-        super().__init__(description, console, quiet)
-        self.task = self.progress.add_task(description, total=total, completed=done, unit="")
+        super().__init__(description, console, quiet, total=total, completed=done, unit="")
 
     def begin(self, unit: str) -> None:
         """Show the name of the unit that is being worked on."""

@@ -49,18 +49,15 @@ def cell(value: Any, digits: int = 4) -> str:
     return str(value)
 
 
-def is_right_aligned(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Whether a cell is set to the right."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def numeric_columns(table: Table) -> list[bool]:
     """Columns that hold numbers only (or nothing)."""
-    return [
-        any(is_right_aligned(row[place]) for row in table.rows)
-        and all(row[place] is None or is_right_aligned(row[place]) for row in table.rows)
-        for place in range(len(table.columns))
-    ]
+    known = [[row[place] for row in table.rows if row[place] is not None] for place in range(len(table.columns))]
+    return [bool(cells) and all(map(is_number, cells)) for cells in known]
 
 
 def show(table: Table, console: Console) -> None:
@@ -90,9 +87,8 @@ def show(table: Table, console: Console) -> None:
     longest = max(len(cell(row[0])) for row in table.rows) if table.rows else 0
     for place, (name, numeric) in enumerate(zip(table.columns, numeric_columns(table), strict=True)):
         if numeric:
-            view.add_column(
-                Text("\n".join(textwrap.wrap(name, 9, break_long_words=False))), justify="right", no_wrap=True
-            )
+            heading = "\n".join(textwrap.wrap(name, 9, break_long_words=False))
+            view.add_column(Text(heading), justify="right", no_wrap=True)
         else:
             view.add_column(Text(name), overflow="fold", no_wrap=place == 0 and longest <= NAME_WIDTH)
     for row in table.rows:

@@ -14,7 +14,8 @@ import cavity
 from cavity.baselines import laplace
 from cavity.exact_inference import exact, posterior_density
 from cavity.reports import STYLES, Figure, Table, figure
-from cavity.reports.figures import box_by_name, label, shared_legend
+from cavity.reports.figures import label, shared_legend
+from cavity_reproductions.axes import box_by_name
 from cavity_reproductions.base import (
     Config,
     Experiment,

@@ -12,7 +12,8 @@ import cavity
 from cavity.baselines import jensen, laplace, variational_bayes
 from cavity.exact_inference import exact, posterior_density
 from cavity.reports import STYLES, Figure, Table, figure
-from cavity.reports.figures import box_by_name, label, legend
+from cavity.reports.figures import label, legend
+from cavity_reproductions.axes import box_by_name
 from cavity_reproductions.base import (
     Config,
     Experiment,

@@ -5,7 +5,8 @@ import numpy as np
 import cavity
 from cavity.exact_inference import exact, posterior_density
 from cavity.reports import STYLES, Figure, Table, figure
-from cavity.reports.figures import BLUE, GREEN, PURPLE, SKY, VERMILION, box_by_name, label, legend
+from cavity.reports.figures import BLUE, GREEN, PURPLE, SKY, VERMILION, label, legend
+from cavity_reproductions.axes import box_by_name
 from cavity_reproductions.base import (
     Config,
     Experiment,

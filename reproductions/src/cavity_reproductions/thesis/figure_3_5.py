@@ -14,7 +14,8 @@ import cavity
 from cavity.baselines import Estimate, gibbs, importance, laplace, variational_bayes
 from cavity.exact_inference import exact
 from cavity.reports import Figure, Table, figure
-from cavity.reports.figures import cost_curve, label, shared_legend
+from cavity.reports.figures import label, shared_legend
+from cavity_reproductions.axes import cost_curve
 from cavity_reproductions.base import (
     Config,
     Experiment,

@@ -12,7 +12,8 @@ import cavity
 from cavity.baselines import gibbs, importance, laplace, variational_bayes
 from cavity.inference.status import Status
 from cavity.reports import STYLES, Figure, Table, figure
-from cavity.reports.figures import GREY, ORANGE, cost_curve, label, legend, shared_legend
+from cavity.reports.figures import GREY, ORANGE, label, legend, shared_legend
+from cavity_reproductions.axes import cost_curve
 from cavity_reproductions.base import (
     Config,
     Experiment,

@@ -12,7 +12,8 @@ from cavity.baselines.laplace import softmax_curvature
 from cavity.exact_inference import exact, posterior_density
 from cavity.exact_inference.problem_data import MIXTURE, mixture_data, unsupported
 from cavity.reports import STYLES, Figure, Table, figure
-from cavity.reports.figures import cost_curve, label, legend
+from cavity.reports.figures import label, legend
+from cavity_reproductions.axes import cost_curve
 from cavity_reproductions.base import (
     Config,
     Experiment,

@@ -7,7 +7,8 @@ import numpy as np
 import cavity
 from cavity.discrete import exact_discrete
 from cavity.reports import Figure, Table, figure
-from cavity.reports.figures import BLUE, GREEN, GREY, ORANGE, VERMILION, box_by_name, label, legend
+from cavity.reports.figures import BLUE, GREEN, GREY, ORANGE, VERMILION, label, legend
+from cavity_reproductions.axes import box_by_name
 from cavity_reproductions.base import (
     Config,
     Experiment,

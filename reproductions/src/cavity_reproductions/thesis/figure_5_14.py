@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.baselines import billiard, svm
-from cavity.baselines.billiards import walls
-from cavity.baselines.billiards.rules import Ball, fly_inside_ball, on_sphere
+from cavity.baselines.billiards import Ball, fly_inside_ball, on_sphere, walls
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, label
 from cavity_reproductions.base import (

@@ -8,7 +8,8 @@ import cavity
 from cavity.baselines import exact_bayes_point, svm
 from cavity.factors import Step
 from cavity.reports import Figure, Table, figure
-from cavity.reports.figures import STYLES, box_by_name, label
+from cavity.reports.figures import STYLES, label
+from cavity_reproductions.axes import box_by_name
 from cavity_reproductions.base import (
     Config,
     Experiment,

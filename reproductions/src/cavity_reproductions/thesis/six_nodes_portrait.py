@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from cavity.reports.figures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, box_by_name, label
+from cavity.reports.figures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, label
+from cavity_reproductions.axes import box_by_name
 from cavity_reproductions.base import Results
 from cavity_reproductions.thesis.six_nodes import EDGES, form_numbers, forms_in, of_form
 

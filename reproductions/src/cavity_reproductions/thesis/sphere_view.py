@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cavity.baselines.cones import arc, arc_points
+from cavity.baselines.bayes_point import arc, arc_points
 from cavity.reports.figures import GREY
 from cavity_reproductions.thesis.three_points import Points
 

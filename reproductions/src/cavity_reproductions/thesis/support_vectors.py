@@ -10,7 +10,8 @@ from cavity.factors import Step
 from cavity.kernels import RBF
 from cavity.models.latent_gaussian import fit_exact_gp, fit_linear_model
 from cavity.reports import STYLES, Figure, Table, figure
-from cavity.reports.figures import box_by_name, label
+from cavity.reports.figures import label
+from cavity_reproductions.axes import box_by_name
 from cavity_reproductions.base import (
     Config,
     Experiment,

@@ -101,8 +101,7 @@ class MondrianForest:
             node.low, node.high = np.minimum(node.low, x), np.maximum(node.high, x)
             if not node.children:
                 # Leaves are small: what lies in one is drawn anew once it is large enough to be split.
-                fresh = self.block(np.append(node.rows, row), node.parent)
-                return fresh if node.parent is None else replaced(root, node, fresh)
+                return replaced(root, node, self.block(np.append(node.rows, row), node.parent))
             node = node.children[int(x[node.column] > node.border)]
 
     def beside(self, root: Node, node: Node, row: int, time: float) -> Node:
@@ -114,10 +113,10 @@ class MondrianForest:
         ends = (node.high[column], x[column]) if right else (x[column], node.low[column])
         above = Node(np.minimum(node.low, x), np.maximum(node.high, x), time, np.zeros(0, int), node.parent, column)
         above.border = float(self.rng.uniform(*ends))
-        found = root if node.parent is None else replaced(root, node, above)
+        root = replaced(root, node, above)
         own = self.leaf(np.array([row]), above)
         node.parent, above.children = above, [node, own] if right else [own, node]
-        return above if found is node else found
+        return root
 
     def walk(self, time: np.ndarray) -> np.ndarray:
         """φ(t) = γ₁ σ(γ₂ t), the variance that the random walk of means has gathered by time t."""
@@ -198,8 +197,9 @@ class MondrianForest:
 
 
 def replaced(root: Node, old: Node, new: Node) -> Node:
-    """The tree with one node, not the root, in the place of another."""
-    assert old.parent is not None
-    old.parent.children[[child is old for child in old.parent.children].index(True)] = new
-    new.parent = old.parent
+    """The tree with one node in the place of another, both of the same parent."""
+    if old.parent is None:
+        return new
+    siblings = old.parent.children
+    siblings[[child is old for child in siblings].index(True)] = new
     return root

@@ -1,13 +1,16 @@
 """The demo of the classifier: labels flipped on purpose, learned to be wrong, and found again."""
 
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 from sklearn.datasets import load_breast_cancer
 
 from cavity.estimators import GPClassifier
-from cavity.reports import Figure, Table, figure
+from cavity.reports import Figure, Table, UnitProgress, figure, save, show
 from cavity.reports.classifier_report import draw_calibration, draw_ranking, share
 from cavity.reports.findings import Findings, findings
 
@@ -66,15 +69,11 @@ def tables(shown: Shown) -> tuple[Table, Table]:
     caught = []
     for times in LISTS:
         most = times * flips
-        hits = int(shown.flipped[found.suspects(most)].sum())
-        caught.append(
-            (f"{most} most suspect rows", f"{hits} of {flips} flips", f"{most / len(found.codes):.0%} by chance")
-        )
+        hits, chance = int(shown.flipped[found.suspects(most)].sum()), most / len(found.codes)
+        caught.append((f"{most} most suspect rows", f"{hits} of {flips} flips", f"{chance:.0%} by chance"))
     note = "Suspect: the other rows make the label improbable (leave-one-out, at no extra cost)."
-    return (
-        Table("What was learned", ("what", "value"), learned),
-        Table("Wrong labels found", ("looked at", "found", "expected"), caught, note),
-    )
+    wrong = Table("Wrong labels found", ("looked at", "found", "expected"), caught, note)
+    return Table("What was learned", ("what", "value"), learned), wrong
 
 
 def draw_classifier(shown: Shown) -> Figure:
@@ -83,3 +82,16 @@ def draw_classifier(shown: Shown) -> Figure:
     draw_calibration(axes[0, 0], shown.found.calibration)
     draw_ranking(axes[0, 1], shown.found, shown.flipped)
     return sheet
+
+
+def show_classifier(out: Path, seed: int, console: Console) -> None:
+    """A classifier trained on labels some of which are wrong: tables to the console, figure to the file."""
+    console.print(Text(INTRODUCTION))
+    with UnitProgress("compiling and fitting", 1, console=console) as progress:
+        progress.begin("Gaussian process")
+        shown = train_on_flipped_labels(seed)
+        progress.finish()
+    for table in tables(shown):
+        show(table, console)
+    save(draw_classifier(shown), out)
+    console.print(Text(f"written: {out}"), soft_wrap=True)

@@ -1,15 +1,18 @@
 """The demo: one clutter problem, every method on it, against the exact answer."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 from scipy.stats import norm
 
 import cavity
 from cavity.baselines import gibbs, importance, laplace, variational_bayes
 from cavity.exact_inference import exact, posterior_density
-from cavity.reports import STYLES, Figure, Table, figure
+from cavity.reports import STYLES, Figure, Table, UnitProgress, figure, save, show
 from cavity.reports.figures import label, legend
 
 POINTS = 20
@@ -21,12 +24,7 @@ METHODS: dict[str, cavity.Method] = {
     "Power EP": cavity.PowerEP(0.5),
     "Restricted EP": cavity.RestrictedEP(),
 }
-BASELINES: dict[str, Callable[[Any], Any]] = {
-    "Laplace": laplace,
-    "VB": variational_bayes,
-    "importance": importance,
-    "Gibbs": gibbs,
-}
+BASELINES = {"Laplace": laplace, "VB": variational_bayes, "importance": importance, "Gibbs": gibbs}
 #: how a baseline ends when nothing is to be said of it; the note of importance sampling is its sample size
 ENDS = {"Laplace": "at a mode", "VB": "at a maximum", "importance": "sampled", "Gibbs": "sampled"}
 Row = tuple[str, float, float, float, float, float, int, str]
@@ -39,26 +37,24 @@ def demo_data(seed: int = 0) -> np.ndarray:
     return np.where(rng.random(POINTS) < 0.5, rng.normal(0.0, 10.0**0.5, POINTS), signal)
 
 
-def demo_rows(x: np.ndarray, tell: Callable[[str], None] = lambda name: None) -> list[Row]:
-    """(method, mean, sd, log evidence, its error, error of the mean, evaluations, status), the exact answer first.
-
-    tell: called with the name of each method before it runs.
-    """
+def demo_rows(x: np.ndarray, progress: UnitProgress) -> Iterator[Row]:
+    """(method, mean, sd, log evidence, its error, error of the mean, evaluations, status), the exact answer first."""
     problem = cavity.models.clutter(x)
-    tell("exact")
+    progress.begin("exact")
     truth = exact(problem)
-    rows = [row("exact", truth, truth, "exact")]
+    yield row("exact", truth, truth, "exact")
     for name, method in METHODS.items():
-        tell(name)
+        progress.finish()
+        progress.begin(name)
         found = cavity.infer(problem, method)
         if found.status is cavity.Status.INTERRUPTED:
             raise KeyboardInterrupt
-        rows.append(row(name, found, truth, short(found.status)))
+        yield row(name, found, truth, short(found.status))
     for name, baseline in BASELINES.items():
-        tell(name)
-        found = baseline(problem)
-        rows.append(row(name, found, truth, ENDS[name] if name == "importance" else found.note or ENDS[name]))
-    return rows
+        progress.finish()
+        progress.begin(name)
+        estimate = baseline(problem)
+        yield row(name, estimate, truth, ENDS[name] if name == "importance" else estimate.note or ENDS[name])
 
 
 def short(status: cavity.Status) -> str:
@@ -76,9 +72,8 @@ def row(name: str, found: Any, truth: Any, status: str) -> Row:
 def demo_table(rows: list[Row]) -> Table:
     """The rows with their heading."""
     columns = ("method", "mean", "sd", "log p(D)", "log p(D) error", "mean error", "cost", "status")
-    return Table(
-        f"The clutter problem: {POINTS} points, half of them clutter", columns, rows, "cost: factor evaluations."
-    )
+    title = f"The clutter problem: {POINTS} points, half of them clutter"
+    return Table(title, columns, rows, "cost: factor evaluations.")
 
 
 def demo_figure(x: np.ndarray, rows: list[Row]) -> Figure:
@@ -97,3 +92,13 @@ def demo_figure(x: np.ndarray, rows: list[Row]) -> Figure:
     label(ax, f"Clutter problem, n = {x.size}, w = 0.5", "θ", "posterior density")
     legend(ax, outside=True)
     return sheet
+
+
+def show_clutter(out: Path, seed: int, console: Console) -> None:
+    """Print the table, write the figure, and print the path of its file."""
+    x = demo_data(seed)
+    with UnitProgress("compiling and running", 1 + len(METHODS) + len(BASELINES), console=console) as progress:
+        rows = list(demo_rows(x, progress))
+    show(demo_table(rows), console)
+    save(demo_figure(x, rows), out)
+    console.print(Text(f"written: {out}"), soft_wrap=True)

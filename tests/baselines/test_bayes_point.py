@@ -5,7 +5,7 @@ import pytest
 
 import cavity
 from cavity.baselines import exact_bayes_point, sphere_sampling
-from cavity.baselines.cones import cone
+from cavity.baselines.bayes_point import cone
 from cavity.factors import Step
 
 X = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 1.0, 1.0]])

@@ -11,20 +11,63 @@ polynomials of degree 2 in the leaves. Where neither text says how, this was cho
     the disagreement of trees is the mean over trees of KL(tree's message ‖ average message)
 """
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from cavity._core.precision import float64
-from cavity.baselines.forests.columns import message_columns, polynomials, regression_parameters
+from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
+from cavity.learned.message_coordinates import parts_of, split_variables
 from cavity.learned.targets import Target, from_parameters, parameters
+
+#: forests as scikit-learn has them
+KINDS = {"breiman": RandomForestRegressor, "extremely randomised": ExtraTreesRegressor}
 
 LEAST, CANDIDATES, TREES = 20, 100, 64
 #: predicted logarithms stay within these, so that a polynomial far out gives a number
 LARGEST = 30.0
+
+
+def with_parameters(family: Family, cavities: np.ndarray) -> list[tuple[Family, jax.Array, jax.Array]]:
+    """Of every variable its family, its messages, and their (mean, log variance) or logarithms of parameters."""
+    pieces = zip(parts_of(family), split_variables(family, jnp.asarray(cavities, float)), strict=True)
+    return [(own, piece, jax.vmap(functools.partial(parameters, own))(piece)) for own, piece in pieces]
+
+
+@float64
+def message_columns(family: Family, cavities: np.ndarray) -> np.ndarray:
+    """What a tree may split on: mean, variance, natural and regression parameters of every message.
+
+    A Gaussian gives (m, v, m/v, 1/v, log v), a Beta (mean, variance, a, b, log a, log b). Eslami et al. also use flags
+    of improper messages and the factor's value at the modes; here all are proper, and the factor may have no density.
+    """
+    found = []
+    for own, piece, values in with_parameters(family, cavities):
+        # A Gaussian's mean is among its parameters already.
+        extra = values[:, 1:] if isinstance(own, Gaussian) else values
+        found += [own.mean(piece)[:, None], own.covariance(piece)[:, None], piece, extra]
+    return np.asarray(jnp.concatenate(found, axis=1))
+
+
+@float64
+def regression_parameters(family: Family, cavities: np.ndarray) -> np.ndarray:
+    """(mean, log variance) or logarithms of the parameters of every message, side by side."""
+    return np.asarray(jnp.concatenate([values for *_, values in with_parameters(family, cavities)], axis=1))
+
+
+def polynomials(points: np.ndarray) -> np.ndarray:
+    """1, all coordinates, all products of two: degree 2."""
+    pairs = list(combinations_with_replacement(range(points.shape[1]), 2))
+    products = np.stack([points[:, i] * points[:, j] for i, j in pairs], axis=1)
+    return np.concatenate([np.ones((len(points), 1)), points, products], axis=1)
 
 
 @dataclass
@@ -70,17 +113,13 @@ class MessageForest:
         points = regression_parameters(target.family, self.cavities)
         self.centre, self.deviation = points.mean(axis=0), np.maximum(points.std(axis=0), 1e-12)
         self.scale = np.maximum(self.values.std(axis=0), 1e-12)
-        self.look()
+        self.columns, self.terms = self.seen(self.cavities)
         self.trees = [RegressionTree() for _ in range(trees)]
         for tree in self.trees:
             self.grow(tree, tree.add(np.arange(len(self.cavities))))
 
-    def look(self) -> None:
-        """Columns to split on and terms of the polynomials, of all labels."""
-        self.columns, self.terms = self.seen(self.cavities)
-
     def seen(self, cavities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of any cavities."""
+        """Columns to split on and terms of the polynomials, of any cavities."""
         points = (regression_parameters(self.target.family, cavities) - self.centre) / self.deviation
         return message_columns(self.target.family, cavities), polynomials(points)
 
@@ -106,7 +145,7 @@ class MessageForest:
         first = len(self.cavities)
         self.cavities = np.concatenate([self.cavities, np.asarray(cavities, float)])
         self.values = np.concatenate([self.values, values_of(self.target, projected)])
-        self.look()
+        self.columns, self.terms = self.seen(self.cavities)
         fresh = np.arange(first, len(self.cavities))
         for tree in self.trees:
             places = tree.leaves(self.columns[fresh])
@@ -129,9 +168,10 @@ class MessageForest:
     def predict(self, cavities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(natural parameters of the moment average of the trees' messages, their disagreement)."""
         own = self.target.own
-        clip = logs(self.target)
         votes = self.votes(cavities)
-        votes = np.where(clip, np.clip(votes, -LARGEST, LARGEST), votes)
+        # All parameters but a Gaussian's mean are logarithms.
+        logs = votes[..., 1:] if isinstance(own, Gaussian) else votes
+        np.clip(logs, -LARGEST, LARGEST, out=logs)
         etas = jax.vmap(jax.vmap(lambda value: from_parameters(own, value)))(jnp.asarray(votes))
         average = own.natural(own.moments(etas).mean(axis=0))
         return np.asarray(average), np.asarray(own.kl(etas, average[None]).mean(axis=0))
@@ -160,9 +200,17 @@ def best_split(rng: np.random.Generator, columns: np.ndarray, values: np.ndarray
 @float64
 def values_of(target: Target, projected: np.ndarray) -> np.ndarray:
     """The parameters, as the trees average them, of projections given by natural parameters."""
-    return np.asarray(jax.vmap(lambda eta: parameters(target.own, eta))(jnp.asarray(projected, float)))
+    return np.asarray(jax.vmap(functools.partial(parameters, target.own))(jnp.asarray(projected, float)))
 
 
-def logs(target: Target) -> np.ndarray:
-    """Which parameters are logarithms: all but a Gaussian's mean."""
-    return np.arange(target.own.size) >= (1 if isinstance(target.own, Gaussian) else 0)
+def averaged_trees(
+    kind: Literal["breiman", "extremely randomised"],
+    columns: np.ndarray,
+    values: np.ndarray,
+    trees: int = 64,
+    seed: int = 0,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Breiman's random forest or extremely randomised trees: rows of columns to rows of values. Outputs share trees."""
+    outputs = values[:, 0] if values.shape[1] == 1 else values
+    found = KINDS[kind](n_estimators=trees, random_state=seed).fit(columns, outputs)
+    return lambda rows: np.asarray(found.predict(rows)).reshape(len(rows), -1)
