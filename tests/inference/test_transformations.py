@@ -212,16 +212,21 @@ def test_a_known_graph_inside_jit_is_solved_while_it_is_traced():
     assert float(found) == pytest.approx(1.0 + cv.infer(graph, cv.EP()).log_evidence, rel=1e-12)
 
 
-def test_predictions_inside_jit_are_those_outside():
+def test_a_solution_made_inside_jit_predicts_outside():
     rows, new = np.stack([X, X**2], axis=1), np.array([[0.5, 0.2], [1.0, -3.0]])
 
-    def predicted(y):
+    def solved(y):
         model = cv.models.latent_gaussian(y, cv.factors.Probit(), X=rows)
-        return model.interpret(cv.infer(model, cv.EP())).predict(new)
+        return model, cv.infer(model, cv.EP())
 
-    inside, outside = jax.jit(predicted)(LABELS), predicted(LABELS)
-    for name, value in outside.items():
-        np.testing.assert_allclose(inside[name], value, rtol=1e-12, atol=1e-12)
+    with jax.enable_x64(True):
+        inside = jax.jit(lambda y: solved(y)[1])(LABELS)
+    model, outside = solved(LABELS)
+    found = model.interpret(inside).predict(new)
+    for name, value in outside.predict(new).items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-12, atol=1e-12)
+    with pytest.raises(TypeError, match="predict works on the host"), jax.enable_x64(True):
+        jax.jit(lambda y: model.interpret(solved(y)[1]).predict(new))(LABELS)
 
 
 def test_what_is_driven_from_the_host_is_refused_inside():

@@ -55,7 +55,14 @@ class LatentGaussianSolution(ModelSolution):
 
         Returns:
             "latent_mean" and "latent_variance", then the likelihood's own, such as "probability".
+
+        Raises:
+            TypeError: inside `jax.jit`, `jax.vmap` or `jax.grad`.
         """
+        if is_traced((self.q, args, kwargs)):
+            raise TypeError(
+                "predict works on the host: return the solution from jax.jit or jax.vmap, and ask it there."
+            )
         mean, variance = self.prediction.latents(self, *args, **kwargs)
         found = factor_predictions(self.problem.groups[0].factor, mean, variance)
         return {"latent_mean": mean, "latent_variance": variance, **found}
