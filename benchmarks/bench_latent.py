@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import RBF as SklearnRBF
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 import cavity as cv
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.inference import _loop
 from cavity.kernels import RBF, Constant
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import cavity as cv
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.models.latent_gaussian import fit_linear_model
 from cavity.models.streaming import stream_linear_models
 

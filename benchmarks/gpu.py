@@ -20,7 +20,7 @@ import numpy as np
 import cavity as cv
 from cavity.kernels import RBF
 from cavity.learned import just_in_time
-from cavity.numerics.linear import cholesky
+from cavity.numerics.blocked import cholesky
 
 SIZES = (10_240, 20_480, 40_960)
 LENGTHSCALE, TOLERANCE = 0.3, 1e-6

@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 
 import cavity as cv
-from cavity._core import devices
+from cavity._core import system
 
 
 def test_what_fits_is_not_refused():
-    devices.check_room("It", 10, lambda n: 8.0 * n, "Take less.")
-    assert devices.room() > 1e8
+    system.check_room("It", 10, lambda n: 8.0 * n, "Take less.")
+    assert system.room() > 1e8
 
 
 def test_the_device_is_known_while_a_program_is_traced():
     seen = []
-    jax.jit(lambda x: seen.append((devices.is_accelerator(), devices.room())) or x)(np.zeros(2))
-    assert seen == [(devices.is_accelerator(), devices.room())]
+    jax.jit(lambda x: seen.append((system.is_accelerator(), system.room())) or x)(np.zeros(2))
+    assert seen == [(system.is_accelerator(), system.room())]
 
 
 def test_a_problem_can_be_made_inside_a_program():
@@ -30,20 +30,20 @@ def test_a_problem_can_be_made_inside_a_program():
 
 
 def test_a_refusal_says_what_would_fit(monkeypatch):
-    monkeypatch.setattr(devices, "room", lambda: 8 * 1000**2)
+    monkeypatch.setattr(system, "room", lambda: 8 * 1000**2)
     with pytest.raises(
         ValueError, match=r"It of 2,000 takes about 0\.032 GB, and .* has 0\.008 GB; 1,000 would fit\. Less"
     ):
-        devices.check_room("It", 2000, lambda n: 8.0 * n**2, "Less.")
+        system.check_room("It", 2000, lambda n: 8.0 * n**2, "Less.")
 
 
 def test_without_a_known_limit_nothing_is_refused(monkeypatch):
-    monkeypatch.setattr(devices, "room", lambda: None)
-    devices.check_room("It", 10**9, lambda n: 8.0 * n**2, "Less.")
+    monkeypatch.setattr(system, "room", lambda: None)
+    system.check_room("It", 10**9, lambda n: 8.0 * n**2, "Less.")
 
 
 def test_a_kernel_matrix_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr(devices, "room", lambda: 10**6)
+    monkeypatch.setattr(system, "room", lambda: 10**6)
 
     def kernel(*args):
         raise AssertionError("the kernel was evaluated")

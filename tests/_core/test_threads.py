@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from cavity._core.threads import libraries, one_blas_thread
+from cavity._core.system import libraries, one_blas_thread
 
 
 def blas():
@@ -74,7 +74,7 @@ def test_calls_that_overlap_in_other_threads():
 def test_the_library_of_lapack_is_among_them():
     """JAX takes LAPACK from SciPy and loads it late: a process whose first act is a run must find it all the same."""
     script = (
-        "from cavity._core.threads import libraries; first = len(libraries().lib_controllers);"
+        "from cavity._core.system import libraries; first = len(libraries().lib_controllers);"
         "import scipy.linalg, numpy, jax.numpy as jnp; jnp.linalg.cholesky(jnp.eye(3));"
         "from threadpoolctl import ThreadpoolController; print(first, len(ThreadpoolController().lib_controllers))"
     )

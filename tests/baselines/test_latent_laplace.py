@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cavity.baselines.latent_laplace import latent_laplace
 from cavity.factors import Gaussian, Probit, Step, from_log_density
-from cavity.factors.custom import FromLogZ
+from cavity.factors.wrappers import FromLogZ
 
 LOGISTIC = from_log_density(lambda f, y: -jnp.logaddexp(0.0, -y * f))
 #: Student's t with 4 degrees of freedom and scale 0.3, up to its constant

@@ -7,7 +7,7 @@ from scipy import stats
 
 import cavity as cv
 from cavity.factors import Conditioned, from_log_density
-from cavity.factors.conditioned import ObservedArguments
+from cavity.factors.wrappers import ObservedArguments
 
 
 def log_normal(x, data):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cavity.factors import GaussianConvolved, Probit, Step, StudentT, Tempered
-from cavity.factors.convolved import add_noise_variance
+from cavity.factors.wrappers import add_noise_variance
 from cavity.families import Gaussian
 
 FAMILY = Gaussian()

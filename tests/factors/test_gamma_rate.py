@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 from cavity.factors import GammaRate
-from cavity.factors.gamma_rate import Draw
+from cavity.factors.gamma_variables import Draw
 from cavity.families import Gamma, GammaWithUniform, Product
 
 FAMILY = Product((GammaWithUniform(), GammaWithUniform()))

@@ -8,7 +8,7 @@ from scipy import integrate, special, stats
 
 import cavity as cv
 from cavity.factors import GammaRate, GaussianPrecision, from_log_density
-from cavity.factors.gamma_rate import Draw
+from cavity.factors.gamma_variables import Draw
 from cavity.families import Beta, Categorical, Gamma, Gaussian, GaussianWithUniform, Product
 from cavity.moments import Quadrature
 from cavity.moments.quadrature import can_integrate

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 
-from cavity.numerics.mixture_tails import Levels, Tilt, mirror_tilted, mixed, shares
+from cavity.factors.tilts import Levels, Tilt, mirror_tilted, mixed, shares
 
 LEVELS = [(0.0, 1.0), (1e-9, 0.999), (0.3, 0.4), (0.49, 1e-3)]
 

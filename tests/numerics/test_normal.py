@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cavity.numerics import interval as interval_module
 from cavity.numerics import normal
-from cavity.numerics.interval import Interval, log_interval
-from cavity.numerics.normal import OneSided, log_ndtr, mills
+from cavity.numerics.normal import Interval, OneSided, log_interval, log_ndtr, mills
 
 # Compiled, because that is how they are used and because a compiler may undo what protects digits.
-one_sided, interval = jax.jit(normal.one_sided), jax.jit(interval_module.interval)
+one_sided, interval = jax.jit(normal.one_sided), jax.jit(normal.interval)
 
 TABLE = Path(__file__).parents[1] / "tables" / "normal.csv"
 INPUTS = {"one_sided": 1, "interval": 2}

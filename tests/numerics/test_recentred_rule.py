@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
+from cavity.factors.recentred_rule import falling_root, follow
+from cavity.factors.tilts import LogLikelihoodDerivatives
 
 
 def gaussian(y, s):

@@ -5,6 +5,8 @@ decorated with `float64`; what is only called from such functions needs no decor
 of the call; what is handed back to code outside such a scope are NumPy arrays, because a float64 JAX array would
 silently be rounded to float32 by the first operation done outside. Large arrays of an accelerator stay there all the
 same: to bring them back may take longer than the run that made them.
+
+At the end: numbers that may be differentiated forward and not in reverse.
 """
 
 import contextlib
@@ -17,6 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,3 +93,34 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
             return to_numpy(function(*args, **kwargs))
 
     return scoped
+
+
+REFUSED = (
+    "infer has no derivatives in reverse mode (jax.grad, jax.vjp, jax.jacrev), because its number of sweeps is not "
+    "known beforehand: take jax.jvp or jax.jacfwd. Or differentiate -energy(problem, solution.sites).value at a fixed "
+    "point, where the sites may be held fixed."
+)
+
+#: the identity, whose transpose is a refusal
+forward_only_p = Primitive("forward_only")
+forward_only_p.def_impl(lambda value: value)
+forward_only_p.def_abstract_eval(lambda value: value)
+batching.defvectorized(forward_only_p)
+mlir.register_lowering(forward_only_p, lambda context, value: [value])
+
+
+def refuse(*unused: Any) -> Any:
+    """What reverse mode meets first, since it begins at the end."""
+    raise TypeError(REFUSED)
+
+
+ad.deflinear2(forward_only_p, refuse)
+
+
+def forward_only(tree: Any) -> Any:
+    """The same numbers; `jax.grad` of them is refused with a sentence instead of one about while loops."""
+
+    def wrapped(leaf: Any) -> Any:
+        return forward_only_p.bind(leaf) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
+
+    return jax.tree.map(wrapped, tree)

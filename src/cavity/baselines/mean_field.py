@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from cavity._core import checks
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 
 #: the step grows by this while the largest change falls, and is halved when it does not (Opper & Winther)
 GROWTH, CUT = 1.1, 0.5

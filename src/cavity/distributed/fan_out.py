@@ -10,7 +10,7 @@ import jax
 from distributed import Client, as_completed
 
 from cavity._core.precision import to_numpy
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.distributed.clients import client_or_local
 from cavity.inference.infer import infer
 from cavity.inference.methods import Method

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from cavity._core import checks
-from cavity._core.devices import is_accelerator
+from cavity._core.system import is_accelerator
 from cavity.estimators.base import LatentGaussianEstimator, one_or_list
 from cavity.estimators.defaults import as_given, fix_kernel, search_deviations, suitable_kernel
 from cavity.estimators.progress import callbacks

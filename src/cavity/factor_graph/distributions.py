@@ -10,15 +10,12 @@ import numpy as np
 from cavity.factor_graph.relations import Relations
 from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
-from cavity.factors.bernoulli import Bernoulli
-from cavity.factors.categorical_draw import CategoricalDraw
-from cavity.factors.gamma_rate import Draw, GammaRate
-from cavity.factors.gaussian_precision import GaussianPrecision
+from cavity.factors.draws import Bernoulli, CategoricalDraw
+from cavity.factors.gamma_variables import Draw, GammaRate, GaussianPrecision
 from cavity.factors.logistic_link import LogisticLink
 from cavity.families.base import Family
-from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
-from cavity.families.dirichlet import Dirichlet
+from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
 from cavity.families.improper import GammaWithUniform

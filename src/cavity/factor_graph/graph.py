@@ -13,11 +13,10 @@ from cavity.factor_graph.distributions import Distributions, common_shape, repea
 from cavity.factor_graph.queries import GraphSolution
 from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
-from cavity.factors.conditioned import Conditioned, ObservedArguments
+from cavity.factors.wrappers import Conditioned, ObservedArguments
 from cavity.families.base import Family
-from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
-from cavity.families.dirichlet import Dirichlet
+from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.improper import FullGaussianWithUniform, GammaWithUniform, GaussianWithUniform
 from cavity.moments.base import Moments
 

@@ -9,9 +9,7 @@ import numpy as np
 
 from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
-from cavity.factors.equality import Equality
-from cavity.factors.linear import InnerProduct, Linear, Relation
-from cavity.factors.matrix_product import Map, MatrixProduct
+from cavity.factors.linear import Equality, InnerProduct, Linear, Map, MatrixProduct, Relation
 from cavity.factors.truncation import Truncation
 from cavity.moments.base import Moments
 

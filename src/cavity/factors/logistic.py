@@ -4,34 +4,34 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.nn import log_sigmoid, sigmoid
 
 from cavity._core.precision import float64
-from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.label_noise import (
+from cavity.factors.base import factor, is_one
+from cavity.factors.recentred_rule import falling_root, follow
+from cavity.factors.tilts import (
+    BinaryLikelihood,
+    LogLikelihoodDerivatives,
     as_tilted,
     binary_prediction,
-    check_binary,
-    expected_log_of_label,
+    mirror_tilted,
+    mixed,
     noise_levels,
     noisy_log,
     noisy_slopes,
 )
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.mixture_tails import mirror_tilted, mixed
-from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 
 # σ has its poles at ±iπ.
 _SCALE = 1.5
 
 
 @factor
-class Logistic(Factor):
+class Logistic(BinaryLikelihood):
     """The logistic likelihood ε + (1 − 2ε) σ(y f) of a label y in {−1, +1}, the data of a site.
 
-    Integrated by the fixed rule of `numerics.recentred_rule`. The points that matter are the mode of σ(f)^p N(f; m, v),
+    Integrated by the fixed rule of `factors.recentred_rule`. The points that matter are the mode of σ(f)^p N(f; m, v),
     at p σ(−f) = (f − m)/v; the mode of its slope, at p − (p + 1) σ(f) = (f − m)/v, where the little that a right label
     has to say comes from; and 0.
 
@@ -48,16 +48,7 @@ class Logistic(Factor):
         0.7116
     """
 
-    label_noise: Any = 0.0
-
     closed_forms = ("Gaussian sites, any power (by a fixed rule)",)
-
-    def check(self, data: Any) -> None:
-        super().check(data)
-        check_binary("Logistic", self.label_noise, data)
-
-    def is_log_concave(self) -> bool:
-        return not np.any(self.label_noise)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return noisy_log(log_sigmoid(data * x), self.label_noise)
@@ -85,9 +76,6 @@ class Logistic(Factor):
                 noisy_slopes(log_sigmoid_derivatives, self.label_noise), power, mean, variance, centres, scales
             )
         return as_tilted(mirror_tilted(tilt, data))
-
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
-        return expected_log_of_label(self, family, cavity, data, tilted)
 
     @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:

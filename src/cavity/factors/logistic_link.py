@@ -8,7 +8,7 @@ from jax.nn import sigmoid, softplus
 
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
-from cavity.families.beta import Beta
+from cavity.families.dirichlet import Beta
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.line_coordinates import beta_line, match_line_moments
 from cavity.families.product import Product

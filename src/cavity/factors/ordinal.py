@@ -9,12 +9,11 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.label_noise import as_tilted
+from cavity.factors.recentred_rule import falling_root, follow
+from cavity.factors.tilts import LogLikelihoodDerivatives, as_tilted, expected_log_of_step
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.expected_log_step import expected_log_of_step
-from cavity.numerics.interval import HUGE, interval, log_interval
-from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
+from cavity.numerics.normal import HUGE, interval, log_interval
 
 
 @factor
@@ -24,7 +23,7 @@ class OrdinalProbit(Factor):
     The data of a site are its class, 0 to K − 1.
 
     Against a cavity N(m, v) the noisy latent is N(m, S²), S² = v + s², restricted to the interval. With mean μ and
-    variance V of that restriction in units of S (`numerics.interval`):
+    variance V of that restriction in units of S (`numerics.normal`):
 
         d1 = μ / S,    d2 = −(1 − V) / S²,    tilted variance / v = (s² + v V) / S²,
 
@@ -33,7 +32,7 @@ class OrdinalProbit(Factor):
         (1 − V) c / S² + [V μ + (1 − V) δ] / S.
 
     The nearer threshold is the anchor where m lies outside the interval, m itself where it lies inside; then nothing
-    cancels in the bracket. Powers other than 1 are integrated by the fixed rule of `numerics.recentred_rule`.
+    cancels in the bracket. Powers other than 1 are integrated by the fixed rule of `factors.recentred_rule`.
 
     Args:
         thresholds: b_1 < … < b_{K−1}.

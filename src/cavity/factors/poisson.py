@@ -8,11 +8,11 @@ import numpy as np
 
 from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor, factor
-from cavity.factors.label_noise import as_tilted
+from cavity.factors.recentred_rule import follow
+from cavity.factors.tilts import LogLikelihoodDerivatives, as_tilted
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet
-from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, follow
 
 # e^f is cut off here: t is 0 long before, and its square must still be a number.
 _LARGEST = 300.0
@@ -22,7 +22,7 @@ _LARGEST = 300.0
 class Poisson(Factor):
     """The Poisson likelihood of a count y with rate e^f, log t(f) = y f − e^f − log y!. data: y.
 
-    Integrated by the fixed rule of `numerics.recentred_rule`. Both points that matter, the mode of t^p N(f; m, v) and
+    Integrated by the fixed rule of `factors.recentred_rule`. Both points that matter, the mode of t^p N(f; m, v) and
     that of e^f t^p N(f; m, v), solve p y + k − p e^f = (f − m)/v, with k = 0 and 1: in terms of w = p v e^f this is
     w + log w = log(p v) + m + v (p y + k), Lambert's equation.
 

@@ -4,29 +4,30 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import ndtri
 
 from cavity._core.precision import float64
-from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.label_noise import (
+from cavity.factors.base import factor, is_one
+from cavity.factors.recentred_rule import falling_root, follow
+from cavity.factors.tilts import (
+    BinaryLikelihood,
+    LogLikelihoodDerivatives,
     as_tilted,
     binary_prediction,
-    check_binary,
-    expected_log_of_label,
+    mirror_tilted,
+    mixed,
     noise_levels,
     noisy_log,
     noisy_slopes,
+    threshold,
 )
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.mixture_tails import Tilt, mirror_tilted, mixed
 from cavity.numerics.normal import log_ndtr, mills, one_sided
-from cavity.numerics.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 
 
 @factor
-class Probit(Factor):
+class Probit(BinaryLikelihood):
     """The probit likelihood ε + (1 − 2ε) Φ(y f) of a label y in {−1, +1}, the data of a site.
 
     Noise-free, for a cavity N(m, v), s² = 1 + v and z = y m / s (lecture notes, "EP for Bayesian probit regression"),
@@ -43,8 +44,8 @@ class Probit(Factor):
     with μ̃ = nu/tau, σ̃² = 1/tau is Z̃ = Z √(2π(v + σ̃²)) exp(+(m − μ̃)² / (2(v + σ̃²))); the lecture notes print a
     minus.
 
-    Label noise is mixed in by `numerics.mixture_tails`. Powers other than 1 have no closed form and are integrated by
-    the fixed rule of `numerics.recentred_rule`.
+    Label noise is mixed in by `factors.tilts`. Powers other than 1 have no closed form and are integrated by
+    the fixed rule of `factors.recentred_rule`.
 
     Args:
         label_noise: ε, the probability of a wrong label, in [0, ½).
@@ -59,16 +60,7 @@ class Probit(Factor):
         (0.7929, 0.7343)
     """
 
-    label_noise: Any = 0.0
-
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
-
-    def check(self, data: Any) -> None:
-        super().check(data)
-        check_binary("Probit", self.label_noise, data)
-
-    def is_log_concave(self) -> bool:
-        return not np.any(self.label_noise)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return noisy_log(log_ndtr(data * x), self.label_noise)
@@ -87,36 +79,11 @@ class Probit(Factor):
             )
         return as_tilted(mirror_tilted(tilt, data))
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
-        return expected_log_of_label(self, family, cavity, data, tilted)
-
     @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√(1 + v)), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
         z = jnp.asarray(mean, float) / jnp.sqrt(1 + jnp.asarray(variance, float))
         return binary_prediction(log_ndtr(jnp.stack([-z, z], axis=-1)), self.label_noise)
-
-
-def threshold(mean: jax.Array, variance: jax.Array, width: float) -> Tilt:
-    """The likelihood Φ(f/√width) for a cavity N(m, v); width 0 is the step. With s² = v + width and z = m/s:
-
-        d1 = a/s,    −(log Z)'' = a (a + z)/s²,    −Z''/Z = a z/s²,    variance ratio (width + v (1 − b))/s²,
-
-    and the two sums d1 + m (…) are (a/s) [(1 − b) + (a + z)²] and (a/s) (1 + z²).
-    """
-    total = variance + width
-    scale = jnp.sqrt(total)
-    z = mean / scale
-    t = one_sided(z)
-    return Tilt(
-        log_z=t.log_z,
-        d1=t.d1 / scale,
-        bend=t.b / total,
-        rise=t.d1 * z / total,
-        pull=t.d1 * (t.shrink + t.excess**2) / scale,
-        lift=t.d1 * (1 + z * z) / scale,
-        ratio=(width + variance * t.shrink) / total,
-    )
 
 
 def log_probit_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:

@@ -4,20 +4,25 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from cavity._core.precision import float64
-from cavity.factors.base import Factor, factor
-from cavity.factors.label_noise import as_tilted, binary_prediction, check_binary, powered_levels
-from cavity.factors.probit import threshold
+from cavity.factors.base import factor
+from cavity.factors.tilts import (
+    BinaryLikelihood,
+    as_tilted,
+    binary_prediction,
+    mirror_tilted,
+    mixed,
+    powered_levels,
+    threshold,
+)
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.mixture_tails import mirror_tilted, mixed
 from cavity.numerics.normal import log_ndtr
 
 
 @factor
-class Step(Factor):
+class Step(BinaryLikelihood):
     """The step likelihood, 1 − ε where y f > 0 and ε elsewhere, of a label y in {−1, +1}, the data of a site.
 
     With a cavity N(m, v) and z = y m / √v, Z = ε + (1 − 2ε) Φ(z). The power t^p has the two levels ε^p and (1 − ε)^p,
@@ -36,16 +41,7 @@ class Step(Factor):
         (0.8413, 0.7731)
     """
 
-    label_noise: Any = 0.0
-
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
-
-    def check(self, data: Any) -> None:
-        super().check(data)
-        check_binary("Step", self.label_noise, data)
-
-    def is_log_concave(self) -> bool:
-        return not np.any(self.label_noise)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         noise = jnp.asarray(self.label_noise, float)

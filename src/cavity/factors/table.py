@@ -10,8 +10,7 @@ from jax.nn import logsumexp
 from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
-from cavity.families.path import Path
-from cavity.families.tree import Subtree
+from cavity.families.subtree import Path, Subtree
 
 
 class OnTree(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.numerics.interval import HUGE, interval
+from cavity.numerics.normal import HUGE, interval
 
 
 @factor

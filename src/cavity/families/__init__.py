@@ -1,9 +1,8 @@
 """Families: what a message is. Natural parameters are plain arrays; product and ratio of densities are + and −."""
 
 from cavity.families.base import Family, Tilted
-from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
-from cavity.families.dirichlet import Dirichlet
+from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian

@@ -16,8 +16,16 @@ import jax.numpy as jnp
 
 from cavity._core.precision import float64
 from cavity.families.base import Family
-from cavity.numerics.short_axis import FEW, all_last, any_last, log_sum_last, shares_and_rest, shares_last
-from cavity.numerics.stable_differences import log_excess, sums_without_each
+from cavity.numerics.sums import (
+    FEW,
+    all_last,
+    any_last,
+    log_excess,
+    log_sum_last,
+    shares_and_rest,
+    shares_last,
+    sums_without_each,
+)
 
 #: A count above this is a zero. Not 0, because fractional powers and damped steps add up to integers only nearly.
 SOME = 1e-9

@@ -10,7 +10,7 @@ import jax.scipy.linalg as linalg
 from cavity._core.precision import float64
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.multivariate import VectorGaussian
-from cavity.numerics.stable_differences import log_excess
+from cavity.numerics.sums import log_excess
 
 
 def symmetrise(matrix: jax.Array) -> jax.Array:

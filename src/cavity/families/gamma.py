@@ -17,7 +17,7 @@ from cavity.numerics.gamma_functions import (
     trigamma,
 )
 from cavity.numerics.inverses import gamma_shape, inverse_digamma
-from cavity.numerics.stable_differences import cross_difference, log_excess
+from cavity.numerics.sums import cross_difference, log_excess
 
 
 @dataclass(frozen=True)

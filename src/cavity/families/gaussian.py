@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from cavity._core.precision import float64
 from cavity.families.base import Family
-from cavity.numerics.stable_differences import cross_difference, log_excess
+from cavity.numerics.sums import cross_difference, log_excess
 
 LOG_2PI = math.log(2.0 * math.pi)
 

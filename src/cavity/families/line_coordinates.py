@@ -17,13 +17,12 @@ import jax.numpy as jnp
 from jax.nn import sigmoid, softplus
 
 from cavity.families.base import Family
-from cavity.families.beta import Beta
-from cavity.families.dirichlet import Dirichlet
+from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.gamma import Gamma
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, trigamma
 from cavity.numerics.gamma_increments import dirichlet_shape_step, gamma_shape_step
 from cavity.numerics.inverses import gamma_shape
-from cavity.numerics.stable_differences import log_excess
+from cavity.numerics.sums import log_excess
 
 Function = Callable[[jax.Array], jax.Array]
 

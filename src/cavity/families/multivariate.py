@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import LOG_2PI, gaussian_kl
-from cavity.numerics.stable_differences import cross_difference
+from cavity.numerics.sums import cross_difference
 
 
 @dataclass(frozen=True)

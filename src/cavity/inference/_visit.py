@@ -13,7 +13,7 @@ from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 from cavity.moments.base import UNSURE
-from cavity.numerics.short_axis import all_last
+from cavity.numerics.sums import all_last
 
 #: the share of a step that a site of many copies takes at least.
 SHORTEST_SHARE = 0.25

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widen_gaussian
 from cavity.diagnostics.psis import effective_sample_size, smooth
 from cavity.diagnostics.tempering import temper

@@ -22,7 +22,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.inference.projection import Integrals, Projected, Projection
 from cavity.moments.base import Info
-from cavity.numerics.stable_differences import log_excess
+from cavity.numerics.sums import log_excess
 
 PENALTIES, FORMS = ("natural", "strength"), ("mean", "message")
 

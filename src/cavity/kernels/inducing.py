@@ -18,7 +18,7 @@ from cavity._core.precision import float64
 from cavity.kernels.base import Kernel
 from cavity.kernels.basis import Basis, Spanned
 from cavity.kernels.structure import kernel
-from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.numerics.blocked import cholesky, solve_triangular
 
 #: added to the diagonal of K_ZZ, as a share of its mean: rounding makes eigenvalues negative by some m · 1e-16 of it
 JITTER = 1e-10

@@ -7,7 +7,7 @@ import jax
 
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, factor
-from cavity.factors.wrapper import WithMoments
+from cavity.factors.wrappers import WithMoments
 from cavity.learned.active_learning import JustInTime, OperatorReport
 from cavity.learned.oracle_moments import EveryTime
 from cavity.learned.oracles import Oracle

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.families.base import Family
-from cavity.families.beta import Beta
+from cavity.families.dirichlet import Beta
 from cavity.families.gamma import Gamma
 from cavity.learned.message_coordinates import parts_of, split_variables
 

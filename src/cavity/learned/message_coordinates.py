@@ -21,11 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from cavity.factors.equality import equality_statistics as statistics
+from cavity.factors.linear import equality_statistics as statistics
 from cavity.families.base import Family
-from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
-from cavity.families.dirichlet import Dirichlet
+from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian

@@ -18,8 +18,8 @@ from scipy.stats import qmc
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family
-from cavity.families.beta import Beta
 from cavity.families.categorical import Categorical
+from cavity.families.dirichlet import Beta
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian

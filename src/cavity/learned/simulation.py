@@ -7,8 +7,7 @@ import numpy as np
 
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, factor
-from cavity.factors.conditioned import Conditioned
-from cavity.factors.wrapper import WithMoments
+from cavity.factors.wrappers import Conditioned, WithMoments
 from cavity.families.base import Family
 from cavity.learned.message_coordinates import parts_of
 

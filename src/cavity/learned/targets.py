@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.families.base import Family
-from cavity.families.beta import Beta
-from cavity.families.dirichlet import Dirichlet
+from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
 from cavity.learned.message_coordinates import change, displace, parts_of, split_variables

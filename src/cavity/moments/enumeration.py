@@ -17,7 +17,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import ASKED_APART, Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.short_axis import apart, concatenate_pieces, elementwise_log_sum, largest, log_sum_last, unstacked
+from cavity.numerics.sums import apart, concatenate_pieces, elementwise_log_sum, largest, log_sum_last, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000

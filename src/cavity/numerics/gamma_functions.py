@@ -14,7 +14,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.stable_differences import log_excess, sums_without_each
+from cavity.numerics.sums import log_excess, sums_without_each
 
 #: Arguments are moved up by this many steps before an asymptotic series is used.
 SHIFT = 10

@@ -17,7 +17,7 @@ from cavity.numerics.gamma_functions import (
     trigamma_difference,
     trigamma_excess,
 )
-from cavity.numerics.stable_differences import sums_without_each
+from cavity.numerics.sums import sums_without_each
 
 #: Newton steps, from the solution of the equations of the moments
 REFINEMENTS = 4

@@ -19,7 +19,7 @@ from cavity.numerics.gamma_functions import (
     trigamma_difference,
     trigamma_excess,
 )
-from cavity.numerics.stable_differences import sums_without_each
+from cavity.numerics.sums import sums_without_each
 
 NEWTON_STEPS = 5
 POLISH_STEPS = 8  # two or three converge; the rest are for components that first meet their bound here

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.blocked import identity
-from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.numerics.blocked import cholesky, identity, solve_triangular
 from cavity.posteriors.delayed_updates import Window
 
 

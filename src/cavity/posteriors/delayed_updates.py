@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.linear import solve_triangular
+from cavity.numerics.blocked import solve_triangular
 
 
 class Window(NamedTuple):

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.numerics import blocked
-from cavity.numerics.blocked import BlockedCholesky, Blocks
-from cavity.numerics.linear import cholesky, divide_right
+from cavity.numerics.blocked import BlockedCholesky, Blocks, cholesky, divide_right
 
 
 class KernelPrior(NamedTuple):

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.numerics import blocked
-from cavity.numerics.blocked import Blocks
-from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.numerics.blocked import Blocks, cholesky, solve_triangular
 from cavity.posteriors import block_update
 from cavity.posteriors import delayed_updates as windows
 from cavity.posteriors.base import Coordinates, Equations, Posterior

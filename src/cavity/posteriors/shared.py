@@ -12,7 +12,7 @@ from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
 from cavity.families.multivariate import VectorGaussian
 from cavity.families.product import Product
-from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.numerics.blocked import cholesky, solve_triangular
 from cavity.posteriors.base import Coordinates, Equations, Posterior
 
 

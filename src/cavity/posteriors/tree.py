@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from cavity.families.categorical import SOME
-from cavity.families.path import Path
-from cavity.families.tree import Subtree
-from cavity.numerics.short_axis import log_sum_along
+from cavity.families.subtree import Path, Subtree
+from cavity.numerics.sums import log_sum_along
 from cavity.posteriors.base import Posterior
 
 

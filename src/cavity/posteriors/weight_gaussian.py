@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.linear import cholesky, solve_triangular
+from cavity.numerics.blocked import cholesky, solve_triangular
 from cavity.posteriors import block_update
 from cavity.posteriors import delayed_updates as windows
 from cavity.posteriors.base import Coordinates, Equations, Posterior

@@ -27,7 +27,7 @@ from cavity.inference.stepping import Report, State
 from cavity.inference.sweep_kernel import SweepKernel
 from cavity.inference.update_rule import UpdateRule
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages, entry_terms
-from cavity.numerics.short_axis import elementwise_log_sum, largest
+from cavity.numerics.sums import elementwise_log_sum, largest
 
 #: logarithms of the entries of a table may differ by so much for their weights to be summed as they are
 WIDEST = 500.0

@@ -22,8 +22,7 @@ from cavity.discrete.approx.spanning import (
 from cavity.discrete.graph import TableGraph
 from cavity.discrete.tables import Tables
 from cavity.factors.table import OnPath, OnTree, Table
-from cavity.families.path import Path
-from cavity.families.tree import Subtree
+from cavity.families.subtree import Path, Subtree
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import EveryNth, InOrder
 from cavity.moments.closed_form import ClosedForm

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64, to_numpy
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.approx.loopy import disconnected, stored_by_cardinality
 from cavity.distributed.graph.cutting import Plan

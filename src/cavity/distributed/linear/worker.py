@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.distributed.naturals import pack_naturals, unpack_naturals
 from cavity.distributed.protocol import Measurement, Request, Response
 from cavity.inference.methods import EP

@@ -11,7 +11,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.inference._double_loop import compiled_step
 from cavity.inference._learning import learns
 from cavity.inference._loop import Start, blank_state, measure_state

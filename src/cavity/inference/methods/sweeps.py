@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.derivatives import forward_only
-from cavity._core.precision import to_numpy
+from cavity._core.precision import forward_only, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.inference._learning import learn_unsure, learned_states, learns
 from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
 from cavity.inference._state import Report, State

@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity._core.devices import check_room, is_accelerator
+from cavity._core.system import check_room, is_accelerator
 from cavity.factors.base import Factor
-from cavity.factors.convolved import GaussianConvolved
-from cavity.factors.tempered import Tempered
+from cavity.factors.wrappers import GaussianConvolved, Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule

@@ -15,7 +15,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor
-from cavity.factors.convolved import GaussianConvolved
+from cavity.factors.wrappers import GaussianConvolved
 from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import SiteGroup
 from cavity.kernels import Basis, Kernel

@@ -8,8 +8,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import is_far, is_traced
-from cavity.numerics.blocked import identity
-from cavity.numerics.linear import cholesky
+from cavity.numerics.blocked import cholesky, identity
 
 #: a kernel matrix may miss positive definiteness by this much of its largest entry, times n: rounding
 ROUNDING = 1e-12

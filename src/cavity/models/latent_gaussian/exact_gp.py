@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64, is_far
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.factors.base import Factor
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution

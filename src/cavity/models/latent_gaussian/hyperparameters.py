@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.factors.base import Factor
-from cavity.factors.wrapper import SiteWrapper
+from cavity.factors.wrappers import SiteWrapper
 
 #: bounds of positive parameters, searched by their logarithm
 BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 1e5), "df": (1.0, 100.0)}

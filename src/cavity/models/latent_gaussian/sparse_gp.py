@@ -11,7 +11,7 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity.factors.base import Factor
-from cavity.factors.convolved import add_noise_variance
+from cavity.factors.wrappers import add_noise_variance
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures

@@ -9,7 +9,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.factors.base import Factor
 from cavity.inference.methods import ADF, Method, Sweeps
 from cavity.inference.status import Status

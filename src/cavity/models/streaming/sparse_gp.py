@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity._core.threads import one_blas_thread
+from cavity._core.system import one_blas_thread
 from cavity.factors.base import Factor
-from cavity.factors.convolved import GaussianConvolved
+from cavity.factors.wrappers import GaussianConvolved
 from cavity.inference.methods import Method
 from cavity.kernels import Basis, Kernel
 from cavity.kernels.basis import Spanned

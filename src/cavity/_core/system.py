@@ -1,15 +1,24 @@
-"""The device on which arrays are made, and how much memory there is for them.
+"""The machine: the device on which arrays are made, how much memory there is for them, and the threads of LAPACK.
 
 Whoever allocates an array that grows with the square of the data calls `check_room` first, so that what cannot fit is
 refused in a sentence instead of ending the process.
+
+Drivers of long runs give LAPACK one thread around the calls of their compiled programs, which divide their products
+among their own threads and hand only small blocks to LAPACK. The threads of OpenBLAS wait for the next call by
+spinning, which after each factorisation would keep a core from those products for some 30 ms: at n = 1000 that doubles
+the time of a run, at n = 200 it is nearly all of it.
 """
 
+import functools
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from threadpoolctl import ThreadpoolController
 
 
 def device() -> Any:
@@ -48,3 +57,31 @@ def check_room(what: str, size: int, bytes_of: Callable[[int], float], instead: 
         f"{what} of {size:,} takes about {needed / 1e9:.3g} GB, and {device().device_kind} has {limit / 1e9:.3g} GB; "
         f"{fits:,} would fit. {instead}"
     )
+
+
+#: held by the call that has set the number of threads and will give it back
+SETTER = threading.Lock()
+
+
+@functools.cache
+def libraries() -> ThreadpoolController:
+    """NumPy's, and SciPy's, from which JAX takes its LAPACK; looking for them takes milliseconds."""
+    import scipy.linalg  # noqa: F401 — loads its library, which JAX itself does only when it first needs it
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS and LAPACK of this process use one thread inside; also a decorator.
+
+    A call inside another, or beside one in another thread, changes nothing: who came first gives the threads back.
+    """
+    if not SETTER.acquire(blocking=False):
+        yield
+        return
+    try:
+        with libraries().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        SETTER.release()

@@ -21,27 +21,19 @@ the smaller terms is taken.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from cavity.numerics.mixture_tails import Tilt
+from cavity.factors.tilts import LogLikelihoodDerivatives, Tilt
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _RUNGS = 10
 _REACH = 9.0
-
-
-class LogLikelihoodDerivatives(NamedTuple):
-    """A log likelihood and its first two derivatives in f, elementwise."""
-
-    value: jax.Array
-    first: jax.Array
-    second: jax.Array
 
 
 def follow(

@@ -1,0 +1,195 @@
+"""Draws with unknown probabilities: a coin, a state, and the component of a mixture.
+
+The mixture-weight term is one observation of a mixture of K known densities with unknown weights (thesis 3.3).
+"""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import logsumexp
+
+from cavity._core import checks
+from cavity._core.precision import is_traced
+from cavity.factors.base import Factor, factor, is_one
+from cavity.families.base import Family, Tilted
+from cavity.families.categorical import Categorical
+from cavity.families.dirichlet import Beta, Dirichlet
+from cavity.families.product import Product
+from cavity.numerics.gamma_functions import dirichlet_expected_log
+from cavity.numerics.gamma_increments import dirichlet_shape_step
+from cavity.numerics.inverses import dirichlet_shapes
+
+
+@factor
+class Bernoulli(Factor):
+    """t(y, p) = p^y (1 − p)^(1 − y), y = 0 or 1. Slots (y, p), or (p,) where y was observed: then it is the data.
+
+    A `CategoricalDraw` between two states with weights (1 − p, p). An observed y adds (y, 1 − y) to the shapes. Else,
+    with cavities (1 − π, π) of y and Beta(a, b) of p, S = a + b:
+
+        Z = (π a + (1 − π) b)/S,    the message to y is (b, a)/S,
+        E[log p] grows by b (2π − 1)/(S² Z),    E[log(1 − p)] by −a (2π − 1)/(S² Z).
+
+    Raises:
+        ValueError: in a run, if an observed y is neither 0 nor 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> coin = cv.factors.Bernoulli()
+        >>> round(float(np.exp(coin.log_density(0.25, 1))), 4)
+        0.25
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Beta, or Product of Categorical(2) and Beta, power 1",)
+
+    def check(self, data: Any) -> None:
+        checks.array("y", data, (1,))
+        if not is_traced(data) and not np.isin(np.asarray(data), (0, 1)).all():
+            raise ValueError("y of Bernoulli must be 0 or 1.")
+
+    def log_density(self, x: Any, data: Any) -> jax.Array:
+        y, p = x if isinstance(x, tuple) else (data, x)
+        return jnp.where(jnp.asarray(y) == 1, jnp.log(p), jnp.log1p(-p))
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        *states, last = family.families if isinstance(family, Product) else (family,)
+        if not is_one(power) or not isinstance(last, Beta) or states not in ([], [Categorical(2)]):
+            return NotImplemented
+        shapes = cavity[-1:-3:-1]  # of 1 − p and p, the weights of the states 0 and 1
+        if states:
+            found = unseen(Categorical(2).log_probabilities(cavity[:4]), shapes)
+        else:
+            found = seen(shapes, jnp.asarray(data, int))
+        return Tilted(found.log_z, swap_states(found.stats), swap_states(found.site))
+
+
+def swap_states(values: jax.Array) -> jax.Array:
+    """The last two, of the weights of states 0 and 1, in the order of p and 1 − p."""
+    return jnp.concatenate([values[:-2], values[-1:-3:-1]])
+
+
+@factor
+class CategoricalDraw(Factor):
+    """t(y, w) = w_y, the probability of state y. Slots (y, w), or (w,) where y was observed: then it is the data.
+
+    An observed y adds 1 to the shape of its state. Else, with cavities π of y and Dirichlet(a) of w, S = Σ a:
+
+        Z = Σ π_k a_k/S,    the message to y is a/S,    E[log w_k] grows by (π_k/Z − 1)/S,
+
+    and the message to w are the Dirichlet increments with these expected logarithms, uniform where the cavity of y is.
+
+    Raises:
+        ValueError: in a run, if an observed y is no state.
+
+    Examples:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> draw = cv.factors.CategoricalDraw()
+        >>> round(float(np.exp(draw.log_density(np.array([0.2, 0.3, 0.5]), 2))), 4)
+        0.5
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Dirichlet, or Product of Categorical and Dirichlet, power 1",)
+
+    def check(self, data: Any) -> None:
+        checks.array("y", data, (1,))
+        if not is_traced(data) and not np.all((np.asarray(data) >= 0) & (np.asarray(data) % 1 == 0)):
+            raise ValueError("y of CategoricalDraw must be states: 0, 1, 2, …")
+
+    def log_density(self, x: Any, data: Any) -> jax.Array:
+        state, weights = x if isinstance(x, tuple) else (data, x)
+        return jnp.log(weights[jnp.asarray(state, int)])
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        *states, last = family.families if isinstance(family, Product) else (family,)
+        if not is_one(power) or not isinstance(last, Dirichlet) or last.match != "log" or len(states) > 1:
+            return NotImplemented
+        if not states:
+            return seen(cavity, jnp.asarray(data, int))
+        first = states[0]
+        if not isinstance(first, Categorical) or first.states != last.components:
+            return NotImplemented
+        return unseen(first.log_probabilities(cavity[: first.size]), cavity[first.size :])
+
+
+def seen(shapes: jax.Array, state: jax.Array) -> Tilted:
+    """Of the weights alone: the message is the factor itself."""
+    site = jax.nn.one_hot(state, shapes.shape[-1], dtype=float)
+    return Tilted(jnp.log(shapes[state] / jnp.sum(shapes)), dirichlet_expected_log(shapes + site), site)
+
+
+def unseen(log_probabilities: jax.Array, shapes: jax.Array) -> Tilted:
+    """Of the state, with zeros for its counts of the impossible, and the weights."""
+    total = jnp.sum(shapes)
+    share = shapes / total
+    log_mass = log_probabilities + jnp.log(share)
+    log_z = logsumexp(log_mass)
+    p = jnp.exp(log_probabilities)
+    # π_k/Z − 1 from the differences of the π, which may be nearly equal.
+    change = ((p[:, None] - p) @ share) * jnp.exp(-log_z) / total
+    start = dirichlet_shapes(dirichlet_expected_log(shapes) + change) - shapes
+    site = dirichlet_shape_step(shapes, change, start)
+    return Tilted(
+        log_z,
+        jnp.concatenate([jnp.exp(log_mass - log_z), dirichlet_expected_log(shapes) + change]),
+        jnp.concatenate([jnp.log(share), jnp.zeros_like(share), site]),
+    )
+
+
+@factor
+class Mixture(Factor):
+    """The mixture-weight term t(w) = Σ_k w_k p_k(x) (thesis 3.3).
+
+    The data are K numbers log p_k(x) per site, −inf where a component cannot give x.
+
+    Raises:
+        ValueError: in a run, if all log densities of a site are −inf, or one is NaN.
+
+    Examples:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> term = cv.factors.Mixture()
+        >>> round(float(np.exp(term.log_density(np.array([0.5, 0.5]), np.log([0.2, 0.4])))), 4)
+        0.3
+    """
+
+    closed_forms = ("Dirichlet with power 1, matching E[log w] or, for the Cowell projection, E[w] and Σ E[w²]",)
+
+    def check(self, data: Any) -> None:
+        """Log densities may be −inf, but not everywhere in a row."""
+        table = data if is_traced(data) else np.asarray(data, float)
+        if not is_traced(table) and not np.all(np.isfinite(table.max(axis=-1)) & ~np.isnan(table).any(axis=-1)):
+            raise ValueError("data of Mixture must be rows of log densities, −inf at most for some components.")
+
+    def is_log_concave(self) -> bool:
+        return True
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        return jax.scipy.special.logsumexp(jnp.log(x) + data, axis=-1)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        """log Z = log Σ p_k a_k − log Σ a_k (3.91); the statistics follow in closed form."""
+        if not isinstance(family, Dirichlet) or not is_one(power):
+            return NotImplemented
+        # p_k is only used up to its row maximum: ratios p_k / Σ p_j a_j are what the formulas need.
+        top = jnp.max(data)
+        p = jnp.exp(data - top)
+        total = jnp.sum(cavity)
+        weighted = jnp.sum(p * cavity)
+        log_z = jnp.log(weighted) - jnp.log(total) + top
+        if family.match == "mean_square":
+            stats = two_moments(cavity, total, p, weighted)
+        else:
+            # Ψ(a_k) − Ψ(Σa) + p_k/Σ_j p_j a_j − 1/Σa (3.94)
+            stats = family.moments(cavity) + p / weighted - 1.0 / total
+        return Tilted(log_z, stats, family.message(cavity, stats))
+
+
+def two_moments(cavity: jax.Array, total: jax.Array, p: jax.Array, weighted: jax.Array) -> jax.Array:
+    """(E[w_k], E[w_k²]) of the tilted distribution (3.110, 3.112), with Z Σa = Σ_j p_j a_j put in."""
+    first = cavity / weighted * (p + weighted) / (1.0 + total)
+    second = (cavity + 1.0) * cavity / weighted * (2.0 * p + weighted) / ((1.0 + total) * (2.0 + total))
+    return jnp.concatenate([first, second])
