@@ -7,7 +7,7 @@ import pytest
 from sklearn.gaussian_process import kernels as sk
 
 from cavity.kernels import RBF, Linear, Matern, Polynomial, White
-from cavity.kernels.stationary import squared_distances
+from cavity.kernels.covariances import squared_distances
 
 RNG = np.random.default_rng(8)
 X = RNG.standard_normal((8, 3))

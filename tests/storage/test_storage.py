@@ -11,7 +11,7 @@ import pytest
 
 from cavity import storage
 from cavity.storage import StorageError
-from cavity.storage.format import HEADER
+from cavity.storage.npz import HEADER
 
 HEAD = {"kernel": {"class": "RBF", "length_scale": 0.1}, "n": 3, "list": [1e-300, 0.1 + 0.2, True, None, "é"]}
 ARRAYS = {

@@ -15,7 +15,7 @@ from cavity.estimators.defaults import as_given, fix_kernel, search_deviations, 
 from cavity.estimators.progress import callbacks
 from cavity.factors import Factor
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
-from cavity.kernels.stationary import Stationary
+from cavity.kernels.covariances import Stationary
 from cavity.models.latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
 from cavity.models.latent_gaussian.unique_rows import UniqueRows
 

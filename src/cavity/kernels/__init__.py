@@ -9,16 +9,11 @@ A basis (`InducingInputs`, `RandomFeatures`) carries a process by a few function
 """
 
 from cavity._core.pytrees import static
-from cavity.kernels.base import Kernel
-from cavity.kernels.basis import Basis, Spanned
-from cavity.kernels.composite import Product, Sum
-from cavity.kernels.constant import Constant, White
-from cavity.kernels.dot_product import Linear, Polynomial
-from cavity.kernels.inducing import InducingInputs
+from cavity.kernels.base import Constant, Kernel, Product, Sum
+from cavity.kernels.basis import Basis, InducingInputs, Spanned
+from cavity.kernels.covariances import RBF, Linear, Matern, Polynomial, White, from_spec
+from cavity.kernels.parameters import kernel, limits
 from cavity.kernels.random_features import RandomFeatures
-from cavity.kernels.specs import from_spec
-from cavity.kernels.stationary import RBF, Matern
-from cavity.kernels.structure import kernel, limits
 
 __all__ = [
     "RBF",

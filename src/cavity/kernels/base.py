@@ -1,13 +1,8 @@
-"""The contract of a kernel: a covariance function k(x, z) with positive parameters.
-
-A kernel is a frozen dataclass registered as a JAX pytree (`@kernel`): its parameters are leaves, traced and
-differentiable, everything else is structure. A compiled function of (kernel, X) is therefore reused when only the value
-of a parameter changes. A parameter is a field `p` beside a static field `p_bounds`, which is a pair of positive numbers
-or "fixed". The free ones, as natural logarithms in one flat vector, are `theta`, the convention of scikit-learn.
-"""
+"""The contract of a kernel: a covariance function k(x, z) with positive parameters; sums and products are kernels."""
 
 import dataclasses
-from collections import Counter
+import operator
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -15,17 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, is_traced
-from cavity.kernels.structure import Bounds, check_bounds, kernel, without_bounds
+from cavity._core.precision import float64
+from cavity.kernels.parameters import Bounds, Parameters, kernel, limits, without_bounds
 
-#: where a search may move a length scale, in the units of the features.
-LENGTH_SCALES = (1e-3, 1e3)
 #: where a search may move a variance: between latent functions of size 0.01 and 100.
 VARIANCES = (1e-4, 1e4)
 
 
 @kernel
-class Kernel:
+class Kernel(Parameters):
     """Base of all kernels: a subclass gives `matrix` and `diagonal_of`, and names its parameters by their bounds.
 
     Examples:
@@ -41,11 +34,6 @@ class Kernel:
 
     #: NumPy leaves `number * kernel` to the kernel.
     __array_ufunc__ = None
-
-    #: parameters that may be a vector, one number per feature.
-    per_feature: ClassVar[tuple[str, ...]] = ()
-    #: parameters that may be 0, when fixed.
-    may_vanish: ClassVar[tuple[str, ...]] = ()
 
     # ------------------------------------------------------------ what a subclass gives
 
@@ -108,116 +96,19 @@ class Kernel:
                     )
         return points
 
-    # ------------------------------------------------------------ parameters
-
-    def __post_init__(self) -> None:
-        for name in self.parameters:
-            bounds = check_bounds(f"{name}_bounds", getattr(self, f"{name}_bounds"))
-            object.__setattr__(self, f"{name}_bounds", bounds)
-            object.__setattr__(self, name, self.check_parameter(name, bounds))
-
-    def check_parameter(self, name: str, bounds: Bounds) -> Any:
-        """A positive number, or a vector of them where allowed; Python numbers, so that they trace alike."""
-        value = getattr(self, name)
-        if np.ndim(value) == 1 and name in self.per_feature:
-            value = checks.array(name, value, (1,))
-            if not is_traced(value) and not (value > 0).all():
-                raise ValueError(f"{name} must be positive; found {value.min()} at index {int(value.argmin())}.")
-            return value
-        value = checks.number(name, value)
-        if name in self.may_vanish and not is_traced(value) and value == 0:
-            if bounds != "fixed":
-                raise ValueError(f'{name} may be 0 only where it is fixed: give {name}_bounds="fixed".')
-            return value
-        return checks.positive(name, value)
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the fields that are parameters, free or fixed."""
-        names = {f.name for f in dataclasses.fields(self)}
-        return tuple(f.name for f in dataclasses.fields(self) if f"{f.name}_bounds" in names)
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        """Names of the fields a search may change."""
-        return tuple(name for name in self.parameters if getattr(self, f"{name}_bounds") != "fixed")
-
-    @property
-    def parts(self) -> tuple["Kernel", ...]:
-        """The kernels this one is composed of, in the order of theta."""
-        return (self,)
-
-    @property
-    def theta(self) -> Any:
-        """Natural logarithms of the free parameters, one flat vector."""
-        values = [getattr(part, name) for part in self.parts for name in part.free]
-        if is_traced(values):
-            return jnp.log(jnp.concatenate([jnp.atleast_1d(value) for value in values]))
-        return np.log(np.concatenate([np.zeros(0), *[np.atleast_1d(value) for value in values]]))
-
-    @float64
-    def with_theta(self, theta: Any) -> Self:
-        """The kernel with other values of the free parameters, which may be traced."""
-        theta = theta if is_traced(theta) else np.asarray(theta, np.float64)
-        if theta.shape != (len(self.names),):
-            raise ValueError(f"theta must have {len(self.names)} numbers; found shape {tuple(theta.shape)}.")
-        return self.rebuild(jnp.exp(theta) if is_traced(theta) else np.exp(theta))
-
-    def rebuild(self, values: Any) -> Self:
-        """The kernel with its free parameters read from a flat vector."""
-        changes, start = {}, 0
-        for name in self.free:
-            if np.ndim(getattr(self, name)) == 0:
-                changes[name], start = values[start], start + 1
-            else:
-                size = np.shape(getattr(self, name))[0]
-                changes[name], start = values[start : start + size], start + size
-        return dataclasses.replace(self, **changes)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """A name for each number of theta, such as `rbf.length_scale[0]`; equal kernels of a sum are numbered."""
-        labels = [type(part).__name__.lower() for part in self.parts]
-        often, met, names = Counter(labels), Counter(), []
-        for part, label in zip(self.parts, labels, strict=True):
-            met[label] += 1
-            prefix = f"{label}{met[label]}" if often[label] > 1 else label
-            for name in part.free:
-                shape = np.shape(getattr(part, name))
-                names += [f"{prefix}.{name}[{i}]" for i in range(shape[0])] if shape else [f"{prefix}.{name}"]
-        return tuple(names)
-
-    @property
-    def bounds(self) -> np.ndarray:
-        """Logarithms of the bounds of the free parameters, a row (low, high) for each number of theta."""
-        rows = [
-            getattr(part, f"{name}_bounds")
-            for part in self.parts
-            for name in part.free
-            for _ in range(np.size(getattr(part, name)))
-        ]
-        return np.log(np.asarray(rows, np.float64).reshape(-1, 2))
-
-    def fix(self, *names: str) -> Self:
-        """The kernel with these parameters left out of theta; without names, with all of them."""
-        for name in names:
-            checks.choice("the parameter to fix", name, self.parameters)
-        fixed = {f"{name}_bounds": "fixed" for name in names or self.parameters}
-        return dataclasses.replace(self, **fixed)
-
     # ------------------------------------------------------------ composition and storage
 
     def __add__(self, other: Any) -> "Kernel":
-        return combine("Sum", self, other)
+        return combine(Sum, self, other)
 
     def __radd__(self, other: Any) -> "Kernel":
-        return combine("Sum", other, self)
+        return combine(Sum, other, self)
 
     def __mul__(self, other: Any) -> "Kernel":
-        return combine("Product", self, other)
+        return combine(Product, self, other)
 
     def __rmul__(self, other: Any) -> "Kernel":
-        return combine("Product", other, self)
+        return combine(Product, other, self)
 
     def spec(self) -> dict[str, Any]:
         """What `from_spec` rebuilds the kernel from: the name of the class and its fields, ready for JSON."""
@@ -232,23 +123,125 @@ class Kernel:
         return result
 
 
-def combine(operation: str, left: Any, right: Any) -> Any:
+def combine(operation: "type[Composite]", left: Any, right: Any) -> Any:
     """A sum or product of kernels; a number stands for a constant kernel."""
-    from cavity.kernels import composite, constant  # they are kernels themselves
-
     terms = []
     for term in (left, right):
+        if isinstance(term, int | float | np.number | np.ndarray | jax.Array) and np.ndim(term) == 0:
+            term = Constant(term)
         if not isinstance(term, Kernel):
-            if not is_number(term):
-                return NotImplemented
-            term = constant.Constant(term)
+            return NotImplemented
         terms.append(term)
-    return getattr(composite, operation)(*terms)
+    return operation(*terms)
 
 
-def is_number(value: Any) -> bool:
-    """Whether the value can stand for a constant kernel."""
-    return isinstance(value, (int, float, np.number, np.ndarray, jax.Array)) and np.ndim(value) == 0
+@kernel
+class Constant(Kernel):
+    """The same covariance for every pair: the amplitude of a product, a bias in a sum.
+
+    Args:
+        value: the covariance.
+        value_bounds: where a search may move it, or "fixed".
+
+    Raises:
+        ValueError: if the value is not positive.
+
+    Examples:
+        >>> from cavity import kernels
+        >>> kernels.Constant(2.0)([[0.0], [5.0]]).tolist()
+        [[2.0, 2.0], [2.0, 2.0]]
+    """
+
+    value: Any = 1.0
+    value_bounds: Bounds = limits(default=VARIANCES)
+
+    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+        return jnp.full((X.shape[0], (X if Z is None else Z).shape[0]), self.value, dtype=float)
+
+    def diagonal_of(self, X: jax.Array) -> jax.Array:
+        return jnp.full(X.shape[0], self.value, dtype=float)
+
+
+@kernel
+class Composite(Kernel):
+    """Two kernels joined; the parameters are those of the left one, then those of the right one."""
+
+    left: Kernel
+    right: Kernel
+
+    #: of the two matrices, entry by entry.
+    operation: ClassVar[Callable[[Any, Any], Any]]
+
+    def __post_init__(self) -> None:
+        for name in ("left", "right"):
+            if not isinstance(getattr(self, name), Kernel):
+                raise TypeError(
+                    f"{name} must be a kernel of cavity.kernels; found {type(getattr(self, name)).__name__}."
+                )
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.left.parts + self.right.parts
+
+    def rebuild(self, values: Any) -> Self:
+        size = self.left.theta.size
+        return type(self)(self.left.rebuild(values[:size]), self.right.rebuild(values[size:]))
+
+    def fix(self, *names: str) -> Self:
+        """The kernel with all parameters fixed; fix single ones before joining."""
+        if names:
+            raise ValueError(f"fix {', '.join(names)} in the kernel it belongs to, before kernels are joined.")
+        return dataclasses.replace(self, left=self.left.fix(), right=self.right.fix())
+
+    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+        return self.operation(self.left.matrix(X, Z), self.right.matrix(X, Z))
+
+    def diagonal_of(self, X: jax.Array) -> jax.Array:
+        return self.operation(self.left.diagonal_of(X), self.right.diagonal_of(X))
+
+
+@kernel
+class Sum(Composite):
+    """The sum of two kernels, also written `left + right`: k(x, z) = left(x, z) + right(x, z).
+
+    Args:
+        left: a kernel.
+        right: another one.
+
+    Raises:
+        TypeError: if either is not a kernel of `cavity.kernels`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import kernels
+        >>> kernel = kernels.Sum(kernels.Constant(1.0), kernels.Linear(2.0))
+        >>> kernel([[3.0]]).tolist()
+        [[19.0]]
+    """
+
+    operation = operator.add
+
+
+@kernel
+class Product(Composite):
+    """The product of two kernels, also written `left * right`: k(x, z) = left(x, z) · right(x, z).
+
+    Args:
+        left: a kernel.
+        right: another one.
+
+    Raises:
+        TypeError: if either is not a kernel of `cavity.kernels`.
+
+    Examples:
+        >>> from cavity import kernels
+        >>> kernel = kernels.Product(kernels.Constant(4.0), kernels.Linear(2.0))
+        >>> kernel([[3.0]]).tolist()
+        [[72.0]]
+    """
+
+    operation = operator.mul
 
 
 # Compiled once for a structure and shapes, whatever the values of the parameters.

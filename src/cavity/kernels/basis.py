@@ -1,9 +1,17 @@
-"""The contract of a basis: a few functions that carry a Gaussian process, and what of it they leave out.
+"""A basis: a few functions that carry a Gaussian process, and what of it they leave out.
 
     f(x) = a(x)ᵀ v + e(x),    v ~ N(0, I),    e(x) independent of v, of variance r(x).
 
 With n rows and m functions everything that EP does then costs O(n m²) instead of O(n³). A basis is a JAX pytree: its
 arrays are leaves, so that the evidence can be differentiated in them.
+
+Inducing inputs carry it by its values u = f(Z) at m points (Snelson & Ghahramani 2006). With K_ZZ = L Lᵀ the values are
+u = L v, and given v a latent is normal:
+
+    mean a(x)ᵀ v,  a(x) = L⁻¹ k(Z, x),        variance r(x) = k(x, x) − |a(x)|².
+
+Residuals of different rows are taken as independent. Under EP that is the FITC prior, aᵀa + diag r (Naish-Guzman &
+Holden 2008); under Power EP with power p the approximation of Bui, Yan & Turner (2017), for p → 0 the variational one.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +23,13 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity.kernels.base import Kernel
-from cavity.kernels.structure import without_bounds
+from cavity.kernels.parameters import kernel, without_bounds
+from cavity.numerics.blocked import cholesky, solve_triangular
+
+#: added to the diagonal of K_ZZ, as a share of its mean: rounding makes eigenvalues negative by some m · 1e-16 of it
+JITTER = 1e-10
+#: share of its variance that v has in a latent which no inducing input reaches, so that it has a distribution
+UNREACHED = 1e-20
 
 
 class Spanned(NamedTuple):
@@ -96,3 +110,62 @@ def compiled_spanned_pullback(basis: Basis, kernel: Kernel, X: jax.Array, pull: 
     """One reverse pass (theta, basis) → (a, r)."""
     _, back = jax.vjp(lambda theta, basis: basis.spanned(kernel.with_theta(theta), X), kernel.theta, basis)
     return back(pull)
+
+
+@kernel
+class InducingInputs(Basis):
+    """The process seen through its values at m points: a(x) = L⁻¹ k(Z, x), r(x) = k(x, x) − |a(x)|².
+
+    Args:
+        inputs: (m, d), one row per point; points far from all of them keep their prior.
+
+    Examples:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import kernels
+        >>> basis = kernels.InducingInputs([[0.0], [1.0], [2.0]])
+        >>> found = basis(kernels.RBF(), [[0.0], [1.5]])
+        >>> np.round(np.sum(found.rows**2, axis=1) + found.residual, 6).tolist()
+        [1.0, 1.0]
+    """
+
+    inputs: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inputs, list | tuple):  # which would be a pytree of numbers
+            object.__setattr__(self, "inputs", np.asarray(self.inputs, float))
+
+    @property
+    def width(self) -> int:
+        return np.shape(self.inputs)[0]
+
+    def check(self, kernel: Kernel, columns: int) -> None:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"inducing inputs need a kernel of cavity.kernels; found {type(kernel).__name__}.")
+        inputs = kernel.check_points("inputs", self.inputs)
+        if inputs.shape[1] != columns:
+            raise ValueError(f"inputs must have {columns} columns, as X has; found {inputs.shape[1]}.")
+
+    def spanned(self, kernel: Kernel, X: jax.Array) -> Spanned:
+        inner = kernel.matrix(jnp.asarray(self.inputs), None)
+        lower = cholesky(inner + JITTER * jnp.mean(jnp.diagonal(inner)) * jnp.eye(self.width))
+        rows = solve_triangular(lower, kernel.matrix(jnp.asarray(self.inputs), X)).T
+        # Of a matrix that overflows LAPACK may make numbers that mean nothing.
+        rows = jnp.where(jnp.all(jnp.isfinite(inner)), rows, jnp.nan)
+        variance, reached = kernel.diagonal_of(X), jnp.sum(rows**2, axis=1)
+        lost = reached < UNREACHED * variance
+        # A root of 0 has no slope; where the variance is 0 nothing is lost.
+        first = jnp.where(lost, jnp.sqrt(UNREACHED * jnp.where(lost, variance, 1.0)), rows[:, 0])
+        return Spanned(rows.at[:, 0].set(first), jnp.maximum(variance - reached, 0.0))
+
+    @float64
+    def covariance(self, kernel: Kernel, X: Any) -> jax.Array:
+        """The kernel's own: new latents are jointly what they are given u."""
+        return kernel(X)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"inputs": np.asarray(self.inputs)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "InducingInputs":
+        return cls(arrays["inputs"])

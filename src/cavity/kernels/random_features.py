@@ -18,13 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity.kernels.base import Kernel
+from cavity.kernels.base import Constant, Kernel, Product, Sum
 from cavity.kernels.basis import Basis, Spanned
-from cavity.kernels.composite import Product, Sum
-from cavity.kernels.constant import Constant
-from cavity.kernels.dot_product import Linear
-from cavity.kernels.stationary import RBF, Matern, Stationary
-from cavity.kernels.structure import kernel
+from cavity.kernels.covariances import RBF, Linear, Matern, Stationary
+from cavity.kernels.parameters import kernel
 
 
 @kernel
@@ -105,9 +102,8 @@ def stationary_parts(kernel: Any) -> list[Stationary]:
         return [kernel]
     if isinstance(kernel, Constant | Linear):
         return []
-    if isinstance(kernel, Sum):
-        return stationary_parts(kernel.left) + stationary_parts(kernel.right)
-    if isinstance(kernel, Product) and (isinstance(kernel.left, Constant) or isinstance(kernel.right, Constant)):
+    scaled = isinstance(kernel, Product) and (isinstance(kernel.left, Constant) or isinstance(kernel.right, Constant))
+    if isinstance(kernel, Sum) or scaled:
         return stationary_parts(kernel.left) + stationary_parts(kernel.right)
     raise ValueError(
         "random features need a kernel made of RBF, Matern, Constant and Linear by sums and by products with numbers; "
@@ -120,9 +116,9 @@ def features(kernel: Any, X: jax.Array, drawn: Iterator[Any]) -> jax.Array:
     if isinstance(kernel, Sum):
         return jnp.concatenate([features(kernel.left, X, drawn), features(kernel.right, X, drawn)], axis=1)
     if isinstance(kernel, Product):
-        number, other = (
-            (kernel.left, kernel.right) if isinstance(kernel.left, Constant) else (kernel.right, kernel.left)
-        )
+        number, other = kernel.left, kernel.right
+        if not isinstance(number, Constant):
+            number, other = other, number
         return jnp.sqrt(number.value) * features(other, X, drawn)  # type: ignore[attr-defined]
     if isinstance(kernel, Constant):
         return jnp.sqrt(jnp.full((X.shape[0], 1), kernel.value, dtype=float))

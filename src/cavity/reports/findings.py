@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cavity.kernels import Kernel
-from cavity.kernels.composite import Sum
+from cavity.kernels.base import Sum
 
 #: models whose kernels are written out
 WRITTEN_OUT = 3

@@ -5,7 +5,7 @@ Rows are numbered as spreadsheets and editors show them: the names are row 1, th
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,8 +57,7 @@ class Sheet(NamedTuple):
         full = [not any(is_nothing(row[place]) for place in places) for row in self.rows]
         if not any(full):
             raise ValueError(f"{self.source} has no row without a missing value.")
-        numbers = tuple(number for number, keep in zip(self.numbers, full, strict=True) if keep)
-        return self._replace(numbers=numbers, rows=[row for row, keep in zip(self.rows, full, strict=True) if keep])
+        return self._replace(numbers=tuple(compress(self.numbers, full)), rows=list(compress(self.rows, full)))
 
 
 def is_nothing(cell: str) -> bool:
@@ -70,21 +69,24 @@ def read_sheet(path: Path, separator: str = ",") -> Sheet:
     """A file with a row of names and at least one row below it. Rows that are empty altogether are only counted."""
     if len(separator) != 1 or separator in '"\r\n':
         raise ValueError(f"--separator must be one character, such as ';'; found {separator!r}.")
+    numbers, rows, empty, columns, number = [], [], [], None, 0
     # Bytes that are not UTF-8 become marks in the text, so that the cell they are in can be named.
     with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        records = numbered(csv.reader(file, delimiter=separator, strict=True), str(path))
-        numbers, rows, empty, columns = [], [], [], None
-        for number, cells in records:
-            if not any(cells):
-                empty.append(number)
-                continue
-            check_text(cells, columns, f"{path}, row {number}")
-            if columns is None:
-                columns = check_names(cells, separator, f"{path}, row {number}")
-                continue
-            check_length(cells, columns, f"{path}, row {number}")
-            numbers.append(number)
-            rows.append(cells)
+        try:
+            for number, raw in enumerate(csv.reader(file, delimiter=separator, strict=True), 1):
+                cells, place = [cell.strip() for cell in raw], f"{path}, row {number}"
+                if not any(cells):
+                    empty.append(number)
+                    continue
+                check_text(cells, columns, place)
+                if columns is None:
+                    columns = check_names(cells, separator, place)
+                    continue
+                check_length(cells, columns, place)
+                numbers.append(number)
+                rows.append(cells)
+        except csv.Error as error:
+            raise ValueError(f"{path}, row {number + 1} cannot be read as CSV: {error}.") from None
     if columns is None:
         raise ValueError(f"{path} is empty: it must begin with a row of names.")
     if not rows:
@@ -92,26 +94,11 @@ def read_sheet(path: Path, separator: str = ",") -> Sheet:
     return Sheet(str(path), columns, tuple(numbers), rows, tuple(empty))
 
 
-def numbered(reader: Iterator[list[str]], source: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file, each with its number, counted from 1 as spreadsheets do."""
-    number = 0
-    while True:
-        number += 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise ValueError(f"{source}, row {number} cannot be read as CSV: {error}.") from None
-        if cells is None:
-            return
-        yield number, [cell.strip() for cell in cells]
-
-
 def check_text(cells: list[str], columns: tuple[str, ...] | None, place: str) -> None:
     """Refuse bytes that are no text in UTF-8."""
     for position, cell in enumerate(cells):
         if "\x00" in cell or any("\udc80" <= mark <= "\udcff" for mark in cell):
-            named = columns is not None and position < len(columns)
-            column = repr(columns[position]) if columns is not None and named else str(position + 1)
+            column = repr(columns[position]) if columns and position < len(columns) else position + 1
             raise ValueError(f"{place}, column {column} is not text in UTF-8: save the file in that encoding.")
 
 
@@ -133,12 +120,7 @@ def check_names(cells: list[str], separator: str, place: str) -> tuple[str, ...]
 
 def check_length(cells: list[str], columns: tuple[str, ...], place: str) -> None:
     """Refuse a row that has fewer or more cells than there are columns."""
-    if len(cells) < len(columns):
-        missing = columns[len(cells)]
-        raise ValueError(
-            f"{place} has {len(cells)} cells where there are {len(columns)} columns: column {missing!r} is missing."
-        )
-    if len(cells) > len(columns):
-        raise ValueError(
-            f"{place} has {len(cells)} cells where there are {len(columns)} columns, {columns[-1]!r} last."
-        )
+    found, wanted = len(cells), len(columns)
+    if found != wanted:
+        detail = f": column {columns[found]!r} is missing." if found < wanted else f", {columns[-1]!r} last."
+        raise ValueError(f"{place} has {found} cells where there are {wanted} columns{detail}")

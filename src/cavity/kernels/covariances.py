@@ -1,17 +1,21 @@
-"""Kernels of the distance between two points: the Gaussian kernel and three of Matérn's."""
+"""Covariance functions: of the distance of two points, of their inner product, noise; and any of them from a file."""
 
+import dataclasses
 import functools
+import operator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from cavity._core.pytrees import static
-from cavity.kernels.base import LENGTH_SCALES, Kernel
-from cavity.kernels.structure import Bounds, kernel, limits
+from cavity.kernels.base import VARIANCES, Composite, Constant, Kernel, Product, Sum
+from cavity.kernels.parameters import Bounds, kernel, limits
 
 #: features whose differences are summed in one pass over the matrix.
 FEATURES_A_PASS = 8
+#: where a search may move a length scale, in the units of the features.
+LENGTH_SCALES = (1e-3, 1e3)
 #: length scales below which Matérn's kernel with ν = ½, which has a kink at 0, takes two points for one when it is
 #: differentiated. What it neglects is at most this; a slope of 1/s would magnify rounding errors by its inverse.
 COINCIDENT = 1e-8
@@ -113,19 +117,20 @@ def squared_distances(X: jax.Array, Z: jax.Array | None, weights: jax.Array) -> 
     equal points are a rounding error apart.
     """
 
-    def passes(columns: jax.Array) -> jax.Array:
-        rows = jnp.pad(columns, [(0, -columns.shape[0] % FEATURES_A_PASS), (0, 0)])
-        return rows.reshape(-1, FEATURES_A_PASS, columns.shape[1])
+    tables = []
+    for columns in (X.T, weights[:, None], *(() if Z is None else (Z.T,))):
+        filled = jnp.pad(columns, [(0, -columns.shape[0] % FEATURES_A_PASS), (0, 0)])
+        tables.append(filled.reshape(-1, FEATURES_A_PASS, columns.shape[1]))
 
-    def add(total: jax.Array, x: jax.Array, z: jax.Array, w: jax.Array) -> tuple[jax.Array, None]:
-        terms = [w[f] * jnp.square(x[f, :, None] - z[f, None, :]) for f in range(FEATURES_A_PASS)]
-        return total + sum(terms[1:], terms[0]), None
+    def add(total: jax.Array, features: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        x, w = features[:2]
+        z = features[-1] if len(features) == 3 else x  # scanned once: XLA makes a faster loop of it than of x twice
+        change = w[0] * jnp.square(x[0, :, None] - z[0, None, :])
+        for f in range(1, FEATURES_A_PASS):
+            change = change + w[f] * jnp.square(x[f, :, None] - z[f, None, :])
+        return total + change, None
 
-    x, w = passes(X.T), passes(weights[:, None])
-    if Z is None:
-        # one array scanned, not the same one twice: XLA makes a faster loop of it
-        return jax.lax.scan(lambda total, f: add(total, f[0], f[0], f[1]), jnp.zeros((X.shape[0],) * 2), (x, w))[0]
-    return jax.lax.scan(lambda total, f: add(total, *f), jnp.zeros((X.shape[0], Z.shape[0])), (x, passes(Z.T), w))[0]
+    return jax.lax.scan(add, jnp.zeros((X.shape[0], (X if Z is None else Z).shape[0])), tuple(tables))[0]
 
 
 @squared_distances.defjvp
@@ -176,3 +181,152 @@ def smooth_sqrt(squared: jax.Array) -> jax.Array:
     """√ of a squared distance, with derivative 0 instead of ∞ where the points are equal."""
     apart = squared > 0
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, squared, 1.0)), 0.0)
+
+
+@kernel
+class Linear(Kernel):
+    """variance · xᵀz: linear functions with weights of that variance, through the origin. Add a constant for a bias.
+
+    Args:
+        variance: of a weight.
+        variance_bounds: where a search may move it, or "fixed".
+
+    Raises:
+        ValueError: if the variance is not positive.
+
+    Examples:
+        >>> from cavity import kernels
+        >>> kernels.Linear(2.0)([[1.0], [3.0]]).tolist()
+        [[2.0, 6.0], [6.0, 18.0]]
+    """
+
+    variance: Any = 1.0
+    variance_bounds: Bounds = limits(default=VARIANCES)
+
+    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+        return self.variance * inner_products(X, Z)
+
+    def diagonal_of(self, X: jax.Array) -> jax.Array:
+        return self.variance * jnp.sum(jnp.square(X), axis=1)
+
+
+@kernel
+class Polynomial(Kernel):
+    """The polynomial kernel (scale · xᵀz + offset)^degree.
+
+    Args:
+        degree: a whole number from 1.
+        offset: 1 gives all monomials up to the degree; 0, which must be fixed, those of exactly that degree.
+        scale: of the inner product.
+        offset_bounds: where a search may move the offset, or "fixed".
+        scale_bounds: where a search may move the scale, or "fixed".
+
+    Raises:
+        ValueError: if the degree is not a whole number from 1, or a parameter is not positive.
+
+    Examples:
+        >>> from cavity import kernels
+        >>> kernels.Polynomial(degree=2)([[1.0], [2.0]]).tolist()
+        [[4.0, 9.0], [9.0, 25.0]]
+    """
+
+    degree: int = static(default=3)
+    offset: Any = 1.0
+    scale: Any = 1.0
+    offset_bounds: Bounds = limits(default=VARIANCES)
+    scale_bounds: Bounds = limits(default=VARIANCES)
+
+    may_vanish = ("offset",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            degree = 0 if isinstance(self.degree, bool) else operator.index(self.degree)
+        except TypeError:
+            degree = 0
+        if degree < 1:
+            raise ValueError(f"degree must be a whole number from 1; found {self.degree!r}.")
+        object.__setattr__(self, "degree", degree)
+
+    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+        return (self.scale * inner_products(X, Z) + self.offset) ** self.degree
+
+    def diagonal_of(self, X: jax.Array) -> jax.Array:
+        return (self.scale * jnp.sum(jnp.square(X), axis=1) + self.offset) ** self.degree
+
+
+def inner_products(X: jax.Array, Z: jax.Array | None) -> jax.Array:
+    """x_iᵀ z_j; without Z the mean of the product and its transpose, because blocked products round unevenly."""
+    if Z is not None:
+        return X @ Z.T
+    products = X @ X.T
+    return 0.5 * (products + products.T)
+
+
+@kernel
+class White(Kernel):
+    """Independent noise: `noise` times the identity without Z, zero between two sets of points.
+
+    Args:
+        noise: the variance.
+        noise_bounds: where a search may move it, or "fixed".
+
+    Raises:
+        ValueError: if the variance is not positive.
+
+    Examples:
+        >>> from cavity import kernels
+        >>> kernels.White(0.5)([[0.0], [5.0]]).tolist()
+        [[0.5, 0.0], [0.0, 0.5]]
+    """
+
+    noise: Any = 1.0
+    noise_bounds: Bounds = limits(default=VARIANCES)
+
+    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+        if Z is not None:
+            return jnp.zeros((X.shape[0], Z.shape[0]))
+        return self.noise * jnp.eye(X.shape[0])
+
+    def diagonal_of(self, X: jax.Array) -> jax.Array:
+        return jnp.full(X.shape[0], self.noise, dtype=float)
+
+
+#: what a spec may name
+CLASSES: dict[str, type[Kernel]] = {
+    cls.__name__: cls for cls in (RBF, Matern, Linear, Polynomial, Constant, White, Sum, Product)
+}
+
+
+def from_spec(spec: Any) -> Kernel:
+    """The kernel a `spec` describes.
+
+    Args:
+        spec: a dictionary with the name of the class under "class" and the class's fields.
+
+    Returns:
+        The kernel.
+
+    Raises:
+        ValueError: if the dictionary describes no kernel of `cavity.kernels`.
+
+    Examples:
+        >>> from cavity import kernels
+        >>> kernels.from_spec(kernels.RBF(2.0).spec()).length_scale
+        2.0
+    """
+    if not isinstance(spec, dict):
+        raise ValueError(f"a kernel's spec must be a dictionary; found {type(spec).__name__}.")
+    name = spec.get("class")
+    cls = CLASSES.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise ValueError(f"a kernel's spec must name one of {', '.join(CLASSES)} as its class; found {name!r}.")
+    expected = {field.name for field in dataclasses.fields(cls)}
+    given = set(spec) - {"class"}
+    if given != expected:
+        wrong = ", ".join(sorted(repr(field) for field in given ^ expected))
+        raise ValueError(f"the spec of {name} must have the fields {', '.join(sorted(expected))}; check {wrong}.")
+    fields = {field: spec[field] for field in expected}
+    if issubclass(cls, Composite):
+        fields = {field: from_spec(value) for field, value in fields.items()}
+    return cls(**fields)
