@@ -95,6 +95,12 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
     return scoped
 
 
+def open_float64(cls: type, names: str) -> None:
+    """Let the methods of these names that the class defines itself run in double precision, as by `float64`."""
+    for name in set(names.split()) & vars(cls).keys():
+        setattr(cls, name, float64(getattr(cls, name)))
+
+
 REFUSED = (
     "infer has no derivatives in reverse mode (jax.grad, jax.vjp, jax.jacrev), because its number of sweeps is not "
     "known beforehand: take jax.jvp or jax.jacfwd. Or differentiate -energy(problem, solution.sites).value at a fixed "

@@ -16,9 +16,8 @@ from cavity.factors.logistic_link import LogisticLink
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Beta, Dirichlet
-from cavity.families.gamma import Gamma
+from cavity.families.gamma import Gamma, GammaWithUniform
 from cavity.families.gaussian import Gaussian
-from cavity.families.improper import GammaWithUniform
 
 
 class Distributions(Relations):

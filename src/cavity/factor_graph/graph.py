@@ -17,7 +17,9 @@ from cavity.factors.wrappers import Conditioned, ObservedArguments
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Beta, Dirichlet
-from cavity.families.improper import FullGaussianWithUniform, GammaWithUniform, GaussianWithUniform
+from cavity.families.full_gaussian import FullGaussianWithUniform
+from cavity.families.gamma import GammaWithUniform
+from cavity.families.gaussian import GaussianWithUniform
 from cavity.moments.base import Moments
 
 if TYPE_CHECKING:

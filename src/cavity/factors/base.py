@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from cavity._core import checks
+from cavity._core.precision import open_float64
 from cavity._core.pytrees import pytree_dataclass
 from cavity.families.base import Family, Tilted
 
@@ -39,6 +40,9 @@ class Factor:
 
     #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
     log_z: Callable[..., jax.Array] | None = None
+
+    def __init_subclass__(cls) -> None:
+        open_float64(cls, "predict")
 
     def check(self, data: Any) -> None:
         """Refuse parameters or data the factor is not defined for, in one sentence; values being traced pass."""

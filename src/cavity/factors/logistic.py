@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jax.nn import log_sigmoid, sigmoid
 
-from cavity._core.precision import float64
 from cavity.factors.base import factor, is_one
 from cavity.factors.recentred_rule import falling_root, follow
 from cavity.factors.tilts import (
@@ -77,7 +76,6 @@ class Logistic(BinaryLikelihood):
             )
         return as_tilted(mirror_tilted(tilt, data))
 
-    @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1 and logarithms of both for a latent N(mean, variance), clean and with label noise."""
         mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))

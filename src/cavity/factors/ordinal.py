@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, is_traced
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.recentred_rule import falling_root, follow
 from cavity.factors.tilts import LogLikelihoodDerivatives, as_tilted, expected_log_of_step
@@ -122,7 +122,6 @@ class OrdinalProbit(Factor):
             half_width,
         )
 
-    @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probabilities of the K classes, on a last axis, and their logarithms, for a latent N(mean, variance)."""
         mean, variance = jnp.asarray(mean, float)[..., None], jnp.asarray(variance, float)[..., None]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity._core.precision import float64, is_traced
+from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor
 from cavity.factors.recentred_rule import follow
 from cavity.factors.tilts import LogLikelihoodDerivatives, as_tilted
@@ -81,7 +81,6 @@ class Poisson(Factor):
         peak = -HALF_LOG_2PI - 0.5 * jnp.log(y) - binet(y)
         return slope + jnp.where(count > 0, y * (mean + variance * slope - jnp.log(y)) + peak, 0.0)
 
-    @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Mean e^(m + v/2) and variance of the count for a latent N(m, v): that of the count plus that of the rate."""
         mean, variance = jnp.asarray(mean, float), jnp.asarray(variance, float)

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
 
-from cavity._core.precision import float64
 from cavity.factors.base import factor, is_one
 from cavity.factors.recentred_rule import falling_root, follow
 from cavity.factors.tilts import (
@@ -79,7 +78,6 @@ class Probit(BinaryLikelihood):
             )
         return as_tilted(mirror_tilted(tilt, data))
 
-    @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√(1 + v)), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
         z = jnp.asarray(mean, float) / jnp.sqrt(1 + jnp.asarray(variance, float))

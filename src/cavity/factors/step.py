@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from cavity._core.precision import float64
 from cavity.factors.base import factor
 from cavity.factors.tilts import (
     BinaryLikelihood,
@@ -67,7 +66,6 @@ class Step(BinaryLikelihood):
         share = jnp.exp(wrong - jnp.logaddexp(jnp.log1p(-noise) + log_right, wrong))
         return (1.0 - share) * jnp.log1p(-noise) + share * log_noise
 
-    @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√v), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
         spread = jnp.sqrt(jnp.maximum(jnp.asarray(variance, float), jnp.finfo(float).tiny))

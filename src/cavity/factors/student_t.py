@@ -26,7 +26,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64
 from cavity.factors.base import Factor, factor
 from cavity.factors.tilts import Tilt, as_tilted
 from cavity.families.base import Family, Tilted
@@ -91,7 +90,6 @@ class StudentT(Factor):
         mean, variance = Gaussian().coordinates(cavity)
         return alpha, *tilt_of(alpha, df * scale**2, mean - data, variance)
 
-    @float64
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Mean and variance of y for a latent N(mean, variance); the variance is infinite for df ≤ 2."""
         mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))

@@ -3,10 +3,9 @@
 from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Beta, Dirichlet
-from cavity.families.full_gaussian import FullGaussian
-from cavity.families.gamma import Gamma
-from cavity.families.gaussian import Gaussian
-from cavity.families.improper import FullGaussianWithUniform, GammaWithUniform, GaussianWithUniform
+from cavity.families.full_gaussian import FullGaussian, FullGaussianWithUniform
+from cavity.families.gamma import Gamma, GammaWithUniform
+from cavity.families.gaussian import Gaussian, GaussianWithUniform
 from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
 from cavity.families.product import Product
 

@@ -18,7 +18,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity._core.precision import float64
+from cavity._core.precision import float64, open_float64
+
+#: what users ask a family: every answer is computed in double precision
+QUESTIONS = (
+    "covariance distance entropy flat from_concentration from_mean from_probabilities from_shape_rate from_shapes "
+    "is_allowed is_proper kl log_density log_partition mean moments natural sample spread statistics uniform"
+)
 
 
 class Tilted(NamedTuple):
@@ -47,7 +53,8 @@ class Tilted(NamedTuple):
 class Family(ABC):
     """One exponential family, density exp((eta − flat)·T(x) − A(eta)) in natural parameters eta.
 
-    Subclasses are frozen dataclasses: hashable, static under `jit`.
+    Subclasses are frozen dataclasses: hashable, static under `jit`. Their answers to `QUESTIONS` open the scope of
+    `float64` by themselves.
 
     Examples:
         >>> import cavity as cv
@@ -56,6 +63,9 @@ class Family(ABC):
         >>> float(gaussian.mean(product))
         2.0
     """
+
+    def __init_subclass__(cls) -> None:
+        open_float64(cls, QUESTIONS)
 
     @property
     def cavities_proper(self) -> bool:
@@ -214,3 +224,32 @@ class Family(ABC):
         """
         value, slope = jax.value_and_grad(lambda eta: log_z(*self.coordinates(eta)))(cavity)
         return value, self.moments(cavity) + slope
+
+
+class OrFlat(Family):
+    """Adds the function 1, of eta = `flat`, which is not normalised: its `log_partition` is 0 by convention.
+
+    For variables without a prior in a graph. With it log ∫ t × cavity counts a flat cavity as 1, and the evidence is
+    that of the model in which the variable has no prior density.
+    """
+
+    def is_flat(self, eta: jax.Array) -> jax.Array:
+        """Whether eta is that of the constant function, so that the variable has no distribution yet."""
+        return jnp.all(jnp.asarray(eta) == self.flat(), axis=-1)
+
+    def is_allowed(self, eta: jax.Array) -> jax.Array:
+        return self.is_proper(eta) | self.is_flat(eta)
+
+    def log_partition(self, eta: jax.Array) -> jax.Array:
+        flat = self.is_flat(eta)
+        safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
+        return jnp.where(flat, 0.0, super().log_partition(safe))
+
+    def stand_in(self) -> jax.Array:
+        """Some proper member, for branches that are not taken."""
+        return self.flat() + jnp.array([0.0, 1.0])
+
+    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """0 between two that are flat."""
+        both = self.is_flat(eta) & self.is_flat(other)
+        return jnp.where(both, 0.0, super().distance(eta, other))

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.numerics.sums import (
     FEW,
@@ -86,7 +85,6 @@ class Categorical(Family):
     def size(self) -> int:
         return 2 * self.states
 
-    @float64
     def from_probabilities(self, probabilities: Any) -> jax.Array:
         """Natural parameters of these probabilities, or of weights that need not sum to one."""
         weights = jnp.asarray(probabilities, float)
@@ -111,62 +109,51 @@ class Categorical(Family):
         """(probabilities,)."""
         return (self.moments(eta),)
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         """Indicators of the K states."""
         return jax.nn.one_hot(jnp.asarray(x), self.states, dtype=float)
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """log Σ weights of possible states: −inf if there is none, inf if more zeros were removed than there were."""
         negative = any_last(self.zeros(eta) < -SOME)
         return jnp.where(negative, jnp.inf, log_sum_last(self.log_weights(eta)))
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         """The K probabilities."""
         return shares_last(self.log_weights(eta))
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         mu = jnp.asarray(mu)
         zero = mu == 0
         return jnp.concatenate([jnp.log(jnp.where(zero, 1.0, mu)), zero.astype(float)], axis=-1)
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         zeros = self.zeros(eta)
         return any_last(zeros <= SOME) & all_last(zeros >= -SOME) & all_last(jnp.isfinite(jnp.asarray(eta)))
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         weights = self.log_weights(eta)
         return jax.random.categorical(key, weights, shape=(*shape, *weights.shape[:-1]))
 
-    @float64
     def mean(self, eta: jax.Array) -> jax.Array:
         """E[x] of the state's number; `moments` has the probabilities."""
         return jnp.sum(self.moments(eta) * jnp.arange(self.states), axis=-1)
 
-    @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         """Variance of the state's number."""
         spread = jnp.arange(self.states) - self.mean(eta)[..., None]
         return jnp.sum(self.moments(eta) * spread**2, axis=-1)
 
-    @float64
     def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
         """log probability of state x, −inf for an impossible state."""
         chosen = jnp.asarray(x)[..., None] == jnp.arange(self.states)
         return jnp.max(jnp.where(chosen, self.log_probabilities(eta), -jnp.inf), axis=-1)
 
-    @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
         """−Σ p log p."""
         log_p = self.log_probabilities(eta)
         return -jnp.sum(jnp.where(jnp.isfinite(log_p), jnp.exp(log_p) * log_p, 0.0), axis=-1)
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Σ p log(p/q) as Σ (q − p − p d) with d = log(q/p): terms ≥ 0. Infinite where q is zero and p is not."""
         log_p, log_q = self.log_probabilities(eta), self.log_probabilities(other)
@@ -184,7 +171,6 @@ class Categorical(Family):
         terms = jnp.where(near & both, p * log_excess(jnp.expm1(small), jnp.exp(small)), q - p - p * d)
         return jnp.where(jnp.any((log_q == -jnp.inf) & (p > 0), axis=-1), jnp.inf, jnp.sum(terms, axis=-1))
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Largest difference of probabilities in units of sqrt(p (1 − p)) under `eta`."""
         both = self.is_proper(eta) & self.is_proper(other)

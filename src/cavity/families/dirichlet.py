@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.numerics.gamma_functions import (
     HALF_LOG_2PI,
@@ -28,31 +27,25 @@ from cavity.numerics.sums import log_excess, sums_without_each
 class ShapeFamily(Family):
     """Distributions on a simplex with density ∝ Π w_k^(a_k − 1) and eta = a."""
 
-    @float64
     def flat(self) -> jax.Array:
         return jnp.ones(self.size)
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """Σ lnΓ(a_k) − lnΓ(Σ a)."""
         return log_beta(jnp.asarray(eta))
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         """E[log w_k] = ψ(a_k) − ψ(Σ a) (thesis 3.84)."""
         return dirichlet_expected_log(jnp.asarray(eta))
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         """The shapes with ψ(a_k) − ψ(Σ a) = mu_k (thesis 3.85); NaN where no Dirichlet has these moments."""
         return dirichlet_shapes(jnp.asarray(mu))
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         eta = jnp.asarray(eta)
         return jnp.all((eta > 0) & jnp.isfinite(eta), axis=-1)
 
-    @float64
     def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
         """Σ (a_k − 1) log w_k − ln B(a), −inf outside the simplex."""
         eta, statistics = jnp.asarray(eta), self.statistics(x)
@@ -60,14 +53,12 @@ class ShapeFamily(Family):
         terms = jnp.where(eta == 1.0, 0.0, (eta - 1.0) * statistics)
         return jnp.where(jnp.any(jnp.isnan(statistics), axis=-1), -jnp.inf, jnp.sum(terms, axis=-1) - log_beta(eta))
 
-    @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
         """A − (a − 1)·mu with the terms Σ a_k log(a_k/S), of order S, cancelled on paper."""
         a = jnp.asarray(eta)
         total = jnp.sum(a, axis=-1)
         return jnp.sum(dirichlet_expected_log(a) + corrections(a), axis=-1) - corrections(total)
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """KL(a ‖ b) = Σ b_k (r_k − 1 − log r_k) + Σ D(a_k, b_k) − D(Σ a, Σ b), with r_k = (a_k/Σa)/(b_k/Σb).
 
@@ -86,7 +77,6 @@ class ShapeFamily(Family):
         main = b * log_excess(jnp.where(close, step, ratio - 1.0), ratio) + stirling_divergence(a, b, delta)
         return jnp.sum(main, axis=-1) - stirling_divergence(total, total_b, delta_total)[..., 0]
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Largest |E log w_k − E' log w_k| in units of the standard deviation of log w_k under `eta`."""
         a, b = jnp.asarray(eta), jnp.asarray(other)
@@ -148,22 +138,18 @@ class Dirichlet(ShapeFamily):
     def event_shape(self) -> tuple[int, ...]:
         return (self.components,)
 
-    @float64
     def from_concentration(self, concentration: Any) -> jax.Array:
         """Natural parameters of Dirichlet(a): the shapes themselves; one number stands for all components."""
         a = jnp.asarray(concentration, float)
         return jnp.broadcast_to(a, (*a.shape[:-1], self.components))
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         return jnp.log(jnp.asarray(x, float))
 
-    @float64
     def mean(self, eta: jax.Array) -> jax.Array:
         a = jnp.asarray(eta)
         return a / jnp.sum(a, axis=-1, keepdims=True)
 
-    @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         """(diag p − p pᵀ)/(S + 1) with p = a/S."""
         total, rest = sums_without_each(jnp.asarray(eta))
@@ -173,7 +159,6 @@ class Dirichlet(ShapeFamily):
         matrix = jnp.where(jnp.eye(self.components, dtype=bool), (p * other)[..., None], outer)
         return matrix / (total + 1.0)[..., None, None]
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         eta = jnp.asarray(eta)
         return jax.random.dirichlet(key, eta, (*shape, *eta.shape[:-1]), dtype=float)
@@ -219,7 +204,6 @@ class Beta(ShapeFamily):
     def size(self) -> int:
         return 2
 
-    @float64
     def from_shapes(self, a: Any, b: Any) -> jax.Array:
         """Natural parameters of Beta(a, b)."""
         return jnp.stack(jnp.broadcast_arrays(jnp.asarray(a, float), jnp.asarray(b, float)), axis=-1)
@@ -228,25 +212,21 @@ class Beta(ShapeFamily):
         """(a, b)."""
         return eta[..., 0], eta[..., 1]
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         x = jnp.asarray(x, float)
         return jnp.stack([jnp.log(x), jnp.log1p(-x)], axis=-1)
 
-    @float64
     def mean(self, eta: jax.Array) -> jax.Array:
         """a/(a + b)."""
         a, b = self.coordinates(jnp.asarray(eta))
         return a / (a + b)
 
-    @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         """ab/((a + b)² (a + b + 1))."""
         a, b = self.coordinates(jnp.asarray(eta))
         total = a + b
         return (a / total) * (b / total) / (total + 1.0)
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         a, b = self.coordinates(jnp.asarray(eta))
         return jax.random.beta(key, a, b, shape + a.shape, dtype=float)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as linalg
 
-from cavity._core.precision import float64
+from cavity.families.base import OrFlat
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.multivariate import VectorGaussian
 from cavity.numerics.sums import log_excess
@@ -64,57 +64,46 @@ class FullGaussian(VectorGaussian):
         flat = symmetrise(precision).reshape(*precision.shape[:-2], self.dimension**2)
         return jnp.concatenate([jnp.broadcast_to(nu, (*flat.shape[:-1], self.dimension)), flat], axis=-1)
 
-    @float64
     def spread(self, eta: jax.Array) -> jax.Array:
         return symmetric_inverse(self.precision(eta))
 
-    @float64
     def from_mean(self, mean: Any, spread: Any) -> jax.Array:
         precision = symmetric_inverse(jnp.asarray(spread, float))
         return self.pack(jnp.einsum("...ij,...j->...i", precision, jnp.asarray(mean, float)), precision)
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         x = jnp.asarray(x)
         return self.pack(x, -0.5 * x[..., :, None] * x[..., None, :])
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """½ nuᵀ Lambda⁻¹ nu − ½ log |Lambda| + ½ d log 2π; NaN where Lambda is not positive definite."""
         factor = jnp.linalg.cholesky(self.precision(eta))
         white = linalg.solve_triangular(factor, self.nu(eta)[..., None], lower=True)[..., 0]
         return 0.5 * jnp.sum(white**2, axis=-1) - half_log_det(factor) + 0.5 * self.dimension * LOG_2PI
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         mean, covariance = self.coordinates(eta)
         return self.pack(mean, -0.5 * (covariance + mean[..., :, None] * mean[..., None, :]))
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         mean, second = self.nu(mu), -2.0 * self.precision(mu)
         return self.from_mean(mean, second - mean[..., :, None] * mean[..., None, :])
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         pivots = jnp.diagonal(jnp.linalg.cholesky(self.precision(eta)), axis1=-2, axis2=-1)
         return jnp.all(pivots > 0, axis=-1) & jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
 
-    @float64
     def mean(self, eta: jax.Array) -> jax.Array:
         return jnp.einsum("...ij,...j->...i", symmetric_inverse(self.precision(eta)), self.nu(eta))
 
-    @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         return self.spread(eta)
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         mean, covariance = self.coordinates(eta)
         noise = jax.random.normal(key, shape + mean.shape, dtype=float)
         return mean + jnp.einsum("...ij,...j->...i", jnp.linalg.cholesky(covariance), noise)
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Norm of the mean difference and largest |log eigenvalue| of the covariance ratio, in `eta`'s own metric."""
         proper = self.is_proper(eta) & self.is_proper(other)
@@ -129,13 +118,11 @@ class FullGaussian(VectorGaussian):
     def is_negative(self, eta: jax.Array) -> jax.Array:
         return jnp.linalg.eigvalsh(self.precision(eta))[..., 0] < 0
 
-    @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
         """½ d log 2πe − ½ log |Lambda|."""
         factor = jnp.linalg.cholesky(self.precision(eta))
         return 0.5 * self.dimension * (1.0 + LOG_2PI) - half_log_det(factor)
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """½ Σ (z_i − log(1 + z_i)) + ½ (m' − m)ᵀ Lambda' (m' − m), two terms ≥ 0; z as in `change`."""
         z, shift = self.change(eta, other)
@@ -185,6 +172,24 @@ class FullGaussian(VectorGaussian):
         """g = ∇_m log Z and H = 2 ∂ log Z/∂V − g gᵀ, the gradient in V taken as of a symmetric matrix."""
         value, (slope, dv) = jax.value_and_grad(log_z, argnums=(0, 1))(*self.coordinates(cavity))
         return value, self.pack(slope, 2.0 * symmetrise(dv) - slope[:, None] * slope[None, :])
+
+
+@dataclass(frozen=True)
+class FullGaussianWithUniform(OrFlat, FullGaussian):
+    """A Gaussian of a vector, or the function 1 of eta = 0.
+
+    Args:
+        dimension: length of x.
+
+    Examples:
+        >>> import cavity as cv
+        >>> family = cv.families.FullGaussianWithUniform(2)
+        >>> float(family.log_partition(family.flat()))
+        0.0
+    """
+
+    def stand_in(self) -> jax.Array:
+        return self.pack(jnp.zeros(self.dimension), jnp.eye(self.dimension))
 
 
 def symmetric_inverse(matrix: jax.Array) -> jax.Array:

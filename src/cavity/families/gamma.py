@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma
 
-from cavity._core.precision import float64
-from cavity.families.base import Family
+from cavity.families.base import Family, OrFlat
 from cavity.numerics.gamma_functions import (
     HALF_LOG_2PI,
     binet,
@@ -36,11 +35,9 @@ class Gamma(Family):
     def size(self) -> int:
         return 2
 
-    @float64
     def flat(self) -> jax.Array:
         return jnp.array([1.0, 0.0])
 
-    @float64
     def from_shape_rate(self, shape: Any, rate: Any) -> jax.Array:
         """Natural parameters of Gamma(shape, rate)."""
         return jnp.stack(jnp.broadcast_arrays(jnp.asarray(shape, float), jnp.asarray(rate, float)), axis=-1)
@@ -49,36 +46,30 @@ class Gamma(Family):
         """(shape, rate)."""
         return eta[..., 0], eta[..., 1]
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         x = jnp.asarray(x, float)
         return jnp.stack([jnp.log(x), -x], axis=-1)
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """lnΓ(a) − a log β, by Stirling's decomposition so that a log(a/β) is formed once."""
         a, rate = self.coordinates(jnp.asarray(eta))
         return a * (jnp.log(a / rate) - 1.0) - 0.5 * jnp.log(a) + HALF_LOG_2PI + binet(a)
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         """(E[log x], −E[x]) = (ψ(a) − log β, −a/β)."""
         a, rate = self.coordinates(jnp.asarray(eta))
         return jnp.stack([jnp.log(a / rate) - log_minus_digamma(a), -a / rate], axis=-1)
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         """log a − ψ(a) = log E[x] − E[log x], then rate = a/E[x]; NaN where no Gamma has these moments."""
         mu = jnp.asarray(mu)
         a = gamma_shape(jnp.log(-mu[..., 1]) - mu[..., 0])
         return jnp.stack([a, -a / mu[..., 1]], axis=-1)
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         eta = jnp.asarray(eta)
         return jnp.all((eta > 0) & jnp.isfinite(eta), axis=-1)
 
-    @float64
     def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
         """(a − 1) log x − β x − A, −inf for x < 0."""
         a, rate = self.coordinates(jnp.asarray(eta))
@@ -87,37 +78,31 @@ class Gamma(Family):
         power = jnp.where(a == 1.0, 0.0, (a - 1.0) * jnp.log(jnp.maximum(x, 0.0)))
         return jnp.where(x < 0, -jnp.inf, power - rate * x - self.log_partition(eta))
 
-    @float64
     def mean(self, eta: jax.Array) -> jax.Array:
         """a/β."""
         a, rate = self.coordinates(jnp.asarray(eta))
         return a / rate
 
-    @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         """a/β²."""
         a, rate = self.coordinates(jnp.asarray(eta))
         return a / rate / rate
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         a, rate = self.coordinates(jnp.asarray(eta))
         return jax.random.gamma(key, a, shape + a.shape, dtype=float) / rate
 
-    @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
         """½ log 2πa − log β + ω(a) + (a − 1)(log a − ψ(a)): A − (eta − flat)·mu with the terms of order a cancelled."""
         a, rate = self.coordinates(jnp.asarray(eta))
         return HALF_LOG_2PI + 0.5 * jnp.log(a) - jnp.log(rate) + binet(a) + (a - 1.0) * log_minus_digamma(a)
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """a' (r − 1 − log r) + D(a, a'), r = (β'/a')/(β/a) the ratio of means, D the divergence Stirling leaves."""
         (a, rate), (a_new, rate_new) = self.coordinates(jnp.asarray(eta)), self.coordinates(jnp.asarray(other))
         step = cross_difference(a, rate, a_new, rate_new) / (rate * a_new)
         return a_new * log_excess(step, (rate_new / rate) * (a / a_new)) + stirling_divergence(a, a_new, a_new - a)
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Larger of |E log x − E' log x| / sd(log x) and |E x − E' x| / sd(x) under `eta`."""
         eta, other = jnp.asarray(eta), jnp.asarray(other)
@@ -142,3 +127,15 @@ class Gamma(Family):
         edge = jnp.stack([jnp.where(on_shape, least, shape), jnp.where(on_shape, rate, least_rate)], axis=-1)
         clipped = jnp.where(edge <= cavity + floor, floor, edge - cavity)
         return jnp.where(jnp.all(site >= floor, axis=-1, keepdims=True), site, clipped)
+
+
+@dataclass(frozen=True)
+class GammaWithUniform(OrFlat, Gamma):
+    """A Gamma, or the function 1 of eta = (1, 0).
+
+    Examples:
+        >>> import cavity as cv
+        >>> family = cv.families.GammaWithUniform()
+        >>> family.flat().tolist(), bool(family.is_allowed(family.flat()))
+        ([1.0, 0.0], True)
+    """

@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity._core.precision import float64
-from cavity.families.base import Family
+from cavity.families.base import Family, OrFlat
 from cavity.numerics.sums import cross_difference, log_excess
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -29,7 +28,6 @@ class Gaussian(Family):
     def size(self) -> int:
         return 2
 
-    @float64
     def from_mean(self, mean: Any, variance: Any) -> jax.Array:
         """Natural parameters of N(mean, variance)."""
         tau = 1.0 / jnp.asarray(variance, float)
@@ -40,48 +38,39 @@ class Gaussian(Family):
         variance = 1.0 / eta[..., 1]
         return eta[..., 0] * variance, variance
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         x = jnp.asarray(x)
         return jnp.stack([x, -0.5 * x**2], axis=-1)
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """½ nu²/tau − ½ log tau + ½ log 2π."""
         nu, tau = jnp.asarray(eta)[..., 0], jnp.asarray(eta)[..., 1]
         return 0.5 * (nu * (nu / tau) - jnp.log(tau) + LOG_2PI)
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         """(E[x], −E[x²]/2)."""
         mean, variance = self.coordinates(jnp.asarray(eta))
         return jnp.stack([mean, -0.5 * (variance + mean**2)], axis=-1)
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         mu = jnp.asarray(mu)
         mean = mu[..., 0]
         return self.from_mean(mean, -2.0 * mu[..., 1] - mean**2)
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         eta = jnp.asarray(eta)
         return (eta[..., 1] > 0) & jnp.all(jnp.isfinite(eta), axis=-1)
 
-    @float64
     def mean(self, eta: jax.Array) -> jax.Array:
         return jnp.asarray(eta)[..., 0] / jnp.asarray(eta)[..., 1]
 
-    @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         return 1.0 / jnp.asarray(eta)[..., 1]
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         mean, variance = self.coordinates(jnp.asarray(eta))
         return mean + jnp.sqrt(variance) * jax.random.normal(key, shape + mean.shape, dtype=float)
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         eta, other = jnp.asarray(eta), jnp.asarray(other)
         # |mean − mean'|/sd from the step between the parameters: no difference of two large rounded means.
@@ -94,12 +83,10 @@ class Gaussian(Family):
     def is_negative(self, eta: jax.Array) -> jax.Array:
         return eta[..., 1] < 0
 
-    @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
         """½ log(2πe/tau)."""
         return 0.5 * (1.0 + LOG_2PI - jnp.log(jnp.asarray(eta)[..., 1]))
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """½ (r − 1 − log r) + ½ tau' (m − m')², r = tau'/tau: a sum of two terms ≥ 0."""
         return gaussian_kl(*jnp.moveaxis(jnp.asarray(eta), -1, 0), *jnp.moveaxis(jnp.asarray(other), -1, 0))
@@ -149,6 +136,18 @@ class Gaussian(Family):
 
         d2, (value, d1) = jax.grad(slope, has_aux=True)(mean)
         return value, jnp.stack([d1, d2])
+
+
+@dataclass(frozen=True)
+class GaussianWithUniform(OrFlat, Gaussian):
+    """A Gaussian, or the function 1 of eta = (0, 0).
+
+    Examples:
+        >>> import cavity as cv
+        >>> family = cv.families.GaussianWithUniform()
+        >>> bool(family.is_proper(family.flat())), bool(family.is_allowed(family.flat()))
+        (False, True)
+    """
 
 
 def gaussian_kl(nu: jax.Array, tau: jax.Array, nu_new: jax.Array, tau_new: jax.Array) -> jax.Array:

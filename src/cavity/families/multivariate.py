@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import LOG_2PI, gaussian_kl
 from cavity.numerics.sums import cross_difference
@@ -73,48 +72,39 @@ class AxisAligned(VectorGaussian):
         tau = jnp.broadcast_to(1.0 / variance, (*batch, self.size - self.dimension))
         return jnp.concatenate([mean * tau, tau], axis=-1)
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         x = jnp.asarray(x)
         return jnp.concatenate([x, -0.5 * self.pool(x**2)], axis=-1)
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         nu, tau = self.nu(eta), self.tau(eta)
         tau = jnp.broadcast_to(tau, nu.shape)
         return 0.5 * jnp.sum(nu * (nu / tau) - jnp.log(tau) + LOG_2PI, axis=-1)
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         mean = self.mean(eta)
         return jnp.concatenate([mean, -0.5 * self.pool(1.0 / self.tau(eta) + mean**2)], axis=-1)
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         mu = jnp.asarray(mu)
         mean = mu[..., : self.dimension]
         return self.pack(mean, (-2.0 * mu[..., self.dimension :] - self.pool(mean**2)) / self.shared)
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         eta = jnp.asarray(eta)
         return jnp.all(self.tau(eta) > 0, axis=-1) & jnp.all(jnp.isfinite(eta), axis=-1)
 
-    @float64
     def mean(self, eta: jax.Array) -> jax.Array:
         return self.nu(eta) / self.tau(eta)
 
-    @float64
     def covariance(self, eta: jax.Array) -> jax.Array:
         variance = jnp.broadcast_to(1.0 / self.tau(eta), self.nu(eta).shape)
         return variance[..., :, None] * jnp.eye(self.dimension)
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         mean = self.mean(eta)
         return mean + jax.random.normal(key, shape + mean.shape, dtype=float) / jnp.sqrt(self.tau(eta))
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         eta, other = jnp.asarray(eta), jnp.asarray(other)
         tau, tau_other = self.tau(eta), self.tau(other)
@@ -126,13 +116,11 @@ class AxisAligned(VectorGaussian):
     def is_negative(self, eta: jax.Array) -> jax.Array:
         return jnp.any(self.tau(eta) < 0, axis=-1)
 
-    @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
         """½ Σ log(2πe/tau)."""
         tau = jnp.broadcast_to(self.tau(eta), self.nu(eta).shape)
         return 0.5 * jnp.sum(1.0 + LOG_2PI - jnp.log(tau), axis=-1)
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Sum over coordinates of the one-dimensional divergence."""
         return jnp.sum(gaussian_kl(self.nu(eta), self.tau(eta), self.nu(other), self.tau(other)), axis=-1)
@@ -177,11 +165,9 @@ class DiagonalGaussian(AxisAligned):
     def size(self) -> int:
         return 2 * self.dimension
 
-    @float64
     def spread(self, eta: jax.Array) -> jax.Array:
         return 1.0 / self.tau(eta)
 
-    @float64
     def from_mean(self, mean: Any, spread: Any) -> jax.Array:
         return self.pack(jnp.asarray(mean, float), jnp.asarray(spread, float))
 
@@ -204,10 +190,8 @@ class SphericalGaussian(AxisAligned):
     def size(self) -> int:
         return self.dimension + 1
 
-    @float64
     def spread(self, eta: jax.Array) -> jax.Array:
         return 1.0 / jnp.asarray(eta)[..., self.dimension]
 
-    @float64
     def from_mean(self, mean: Any, spread: Any) -> jax.Array:
         return self.pack(jnp.asarray(mean, float), jnp.asarray(spread, float)[..., None])

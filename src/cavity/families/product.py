@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity._core.precision import float64
 from cavity.families.base import Family
 
 #: equal families up to which each is asked for itself; more are asked together, which takes less compiling
@@ -98,7 +97,6 @@ class Product(Family):
         pieces = zip(*(self.parts(eta) for eta in etas), strict=True)
         return [getattr(family, question)(*own) for family, own in zip(self.families, pieces, strict=True)]
 
-    @float64
     def flat(self) -> jax.Array:
         return jnp.concatenate([family.flat() for family in self.families])
 
@@ -106,62 +104,49 @@ class Product(Family):
         """The coordinates of all families, one after the other."""
         return sum(self.each("coordinates", eta), ())
 
-    @float64
     def statistics(self, x: Any) -> jax.Array:
         return jnp.concatenate([family.statistics(own) for family, own in zip(self.families, x, strict=True)], axis=-1)
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         return add(self.each("log_partition", eta))
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         return jnp.concatenate(self.each("moments", eta), axis=-1)
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         pieces = self.split(mu, [moment_size(family) for family in self.families])
         return jnp.concatenate(
             [family.natural(own) for family, own in zip(self.families, pieces, strict=True)], axis=-1
         )
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         return reduce(jnp.logical_and, self.each("is_proper", eta))
 
-    @float64
     def is_allowed(self, eta: jax.Array) -> jax.Array:
         return reduce(jnp.logical_and, self.each("is_allowed", eta))
 
-    @float64
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> Any:
         keys = jax.random.split(key, len(self.families))
         triples = zip(self.families, keys, self.parts(eta), strict=True)
         return tuple(family.sample(own_key, own, shape) for family, own_key, own in triples)
 
-    @float64
     def mean(self, eta: jax.Array) -> Any:
         return tuple(self.each("mean", eta))
 
-    @float64
     def covariance(self, eta: jax.Array) -> Any:
         """The covariance of each part; there is none between parts."""
         return tuple(self.each("covariance", eta))
 
-    @float64
     def log_density(self, eta: jax.Array, x: Any) -> jax.Array:
         triples = zip(self.families, self.parts(eta), x, strict=True)
         return add([family.log_density(own, value) for family, own, value in triples])
 
-    @float64
     def entropy(self, eta: jax.Array) -> jax.Array:
         return add(self.each("entropy", eta))
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         return add(self.each("kl", eta, other))
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         return reduce(jnp.maximum, self.each("distance", eta, other))
 

@@ -29,7 +29,6 @@ import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
-from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.categorical import SOME, Categorical
 from cavity.numerics.sums import log_sum_along
@@ -65,7 +64,6 @@ class EdgeTables(Family):
     def log_pairs(self, eta: jax.Array) -> jax.Array:
         """Log pair marginals of the edges, for any leading axes."""
 
-    @float64
     def is_proper(self, eta: jax.Array) -> jax.Array:
         """Whether all is finite and no more zeros were removed than there were; log Z is −inf if all is 0."""
         finite = jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
@@ -74,7 +72,6 @@ class EdgeTables(Family):
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         raise TypeError("Draws are made from the whole tree, not from a part of it.")
 
-    @float64
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """The largest difference of pair probabilities, in the unit of `Categorical`."""
         both = jnp.stack([jnp.asarray(eta), jnp.asarray(other)])
@@ -83,7 +80,6 @@ class EdgeTables(Family):
         gap = jnp.max(Categorical(self.states**2).distance(pairs[0], pairs[1]), axis=-1)
         return jnp.where(jnp.all(self.is_proper(both), axis=0), gap, jnp.inf)
 
-    @float64
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Σ p(pair) (log table − log table') over all edges, − A + A'; infinite where p' is zero and p is not."""
         p = jnp.exp(self.log_pairs(eta))
@@ -180,14 +176,12 @@ class Path(EdgeTables):
     def log_pairs(self, eta: jax.Array) -> jax.Array:
         return self.free_pairs(eta)[1]
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         """Indicators of every edge's pair of states; x holds the states of the nodes."""
         ends = jax.nn.one_hot(jnp.asarray(x), self.states, dtype=float)
         pairs = ends[..., :-1, :, None] * ends[..., 1:, None, :]
         return pairs.reshape(*pairs.shape[:-3], -1)
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """−inf if no state is possible, inf if more zeros were divided out than there were."""
 
@@ -199,12 +193,10 @@ class Path(EdgeTables):
         negative = jnp.any(self.counts(eta) < -SOME, axis=-1)
         return jnp.where(negative, jnp.inf, logsumexp(weights, axis=-1))
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         pairs = jnp.exp(self.free_pairs(eta)[1])
         return pairs.reshape(*pairs.shape[:-3], -1)
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         mu = jnp.asarray(mu)
         pairs = mu.reshape(*mu.shape[:-1], self.edges, self.states, self.states)
@@ -262,12 +254,10 @@ class Subtree(EdgeTables):
     def log_pairs(self, eta: jax.Array) -> jax.Array:
         return self.passes(eta).pairs
 
-    @float64
     def statistics(self, x: jax.Array) -> jax.Array:
         """Indicators of every edge's pair of states; x holds the states of the nodes. The parents are left 0."""
         raise TypeError("A value of a Subtree does not say which tree it is of; use `moments`.")
 
-    @float64
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """From the pass up alone: −inf if no state is possible, inf if more zeros were divided out than there were."""
         own = jnp.zeros((self.edges + 1, self.states))
@@ -275,12 +265,10 @@ class Subtree(EdgeTables):
         negative = jnp.any(self.counts(eta) < -SOME, axis=-1)
         return jnp.where(negative, jnp.inf, run(self.tables(eta), self.parents(eta)))
 
-    @float64
     def moments(self, eta: jax.Array) -> jax.Array:
         pairs = jnp.exp(self.passes(eta).pairs)
         return jnp.concatenate([pairs.reshape(*pairs.shape[:-3], -1), jnp.asarray(eta)[..., -self.edges :]], axis=-1)
 
-    @float64
     def natural(self, mu: jax.Array) -> jax.Array:
         mu = jnp.asarray(mu)
         pairs = mu[..., : -self.edges].reshape(*mu.shape[:-1], self.edges, self.states, self.states)

@@ -22,13 +22,12 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from cavity.factors.linear import equality_statistics as statistics
-from cavity.families.base import Family
+from cavity.families.base import Family, OrFlat
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
-from cavity.families.improper import OrFlat
 from cavity.families.product import Product
 
 #: log odds beyond which a state counts as impossible
