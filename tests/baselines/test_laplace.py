@@ -16,7 +16,7 @@ from cavity.exact_inference import exact, posterior_density
 from cavity.exact_inference.problem_data import clutter_data, mixture_data
 from cavity.factors.base import Factor, factor
 from cavity.factors.clutter import Clutter
-from cavity.factors.gaussian import Gaussian
+from cavity.factors.regression import Gaussian
 from cavity.families import Dirichlet
 
 

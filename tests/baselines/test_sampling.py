@@ -10,7 +10,7 @@ from cavity.baselines import gibbs, gibbs_chain, gibbs_density, importance
 from cavity.baselines.gibbs import summarise
 from cavity.exact_inference import exact, posterior_density
 from cavity.factors.clutter import Clutter
-from cavity.factors.gaussian import Gaussian
+from cavity.factors.regression import Gaussian
 
 
 def clutter_points(seed: int, n: int, d: int = 1, w: float = 0.5) -> np.ndarray:

@@ -12,7 +12,7 @@ from cavity.baselines import jensen, laplace, variational_bayes, variational_bou
 from cavity.exact_inference import exact
 from cavity.exact_inference.problem_data import clutter_data
 from cavity.factors.clutter import Clutter
-from cavity.factors.gaussian import Gaussian
+from cavity.factors.regression import Gaussian
 
 
 def clutter_points(seed: int, n: int, w: float, d: int = 1) -> np.ndarray:

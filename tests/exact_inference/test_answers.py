@@ -16,7 +16,7 @@ from cavity.exact_inference.adaptive import POINTS, WEIGHTS, integrate_on_host
 from cavity.exact_inference.answers import enumerate_clutter
 from cavity.exact_inference.problem_data import clutter_data
 from cavity.factors.clutter import Clutter
-from cavity.factors.gaussian import Gaussian
+from cavity.factors.regression import Gaussian
 
 
 def clutter_points(seed: int, n: int, theta: float = 2.0, w: float = 0.5) -> np.ndarray:

@@ -9,9 +9,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from cavity.factors.probit import Probit
-from cavity.families.gaussian import Gaussian
-from cavity.families.multivariate import SphericalGaussian
+from cavity.factors.binary import Probit
+from cavity.families.gaussian import Gaussian, SphericalGaussian
 
 TABLE = Path(__file__).parents[1] / "tables" / "normal.csv"
 

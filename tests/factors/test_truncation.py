@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cavity.factors.truncation import Truncation
-from cavity.families.gaussian import Gaussian
-from cavity.families.multivariate import SphericalGaussian
+from cavity.factors.interval import Truncation
+from cavity.families.gaussian import Gaussian, SphericalGaussian
 
 TABLE = Path(__file__).parents[1] / "tables" / "normal.csv"
 

@@ -5,12 +5,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from cavity.numerics.gamma_increments import (
-    dirichlet_shape_step,
-    gamma_shape_step,
-    log_gamma_step,
-    log_minus_digamma_step,
-)
+from cavity.numerics.gamma_functions import log_gamma_step, log_minus_digamma_step
+from cavity.numerics.inverses import dirichlet_shape_step, gamma_shape_step
 
 SHAPES = [1e-3, 0.7, 9.9, 11.0, 250.0, 1e6, 1e9]
 

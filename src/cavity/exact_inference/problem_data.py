@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from cavity._core.precision import float64
 from cavity.factors.clutter import Clutter
-from cavity.factors.draws import Mixture
+from cavity.factors.probabilities import Mixture
 from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
 from cavity.families.gaussian import LOG_2PI
 from cavity.inference.pointwise import log_likelihood

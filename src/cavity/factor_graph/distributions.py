@@ -10,9 +10,8 @@ import numpy as np
 from cavity.factor_graph.relations import Relations
 from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
-from cavity.factors.draws import Bernoulli, CategoricalDraw
 from cavity.factors.gamma_variables import Draw, GammaRate, GaussianPrecision
-from cavity.factors.logistic_link import LogisticLink
+from cavity.factors.probabilities import Bernoulli, CategoricalDraw, LogisticLink
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Beta, Dirichlet

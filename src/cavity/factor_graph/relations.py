@@ -9,8 +9,8 @@ import numpy as np
 
 from cavity.factor_graph.variables import Variable
 from cavity.factors.base import Factor
+from cavity.factors.interval import Truncation
 from cavity.factors.linear import Equality, InnerProduct, Linear, Map, MatrixProduct, Relation
-from cavity.factors.truncation import Truncation
 from cavity.moments.base import Moments
 
 

@@ -2,20 +2,15 @@
 
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor
+from cavity.factors.binary import Logistic, Probit, Step
 from cavity.factors.clutter import Clutter
-from cavity.factors.draws import Bernoulli, CategoricalDraw, Mixture
 from cavity.factors.gamma_variables import GammaRate, GaussianPrecision
-from cavity.factors.gaussian import Gaussian
+from cavity.factors.interval import OrdinalProbit, Truncation
 from cavity.factors.linear import Equality, InnerProduct, Linear, MatrixProduct
-from cavity.factors.logistic import Logistic
-from cavity.factors.logistic_link import LogisticLink
-from cavity.factors.ordinal import OrdinalProbit
 from cavity.factors.poisson import Poisson
-from cavity.factors.probit import Probit
-from cavity.factors.step import Step
-from cavity.factors.student_t import StudentT
+from cavity.factors.probabilities import Bernoulli, CategoricalDraw, LogisticLink, Mixture
+from cavity.factors.regression import Gaussian, StudentT
 from cavity.factors.table import Table
-from cavity.factors.truncation import Truncation
 from cavity.factors.wrappers import Conditioned, GaussianConvolved, Tempered, from_log_density, from_log_z
 
 __all__ = [

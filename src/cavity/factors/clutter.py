@@ -23,8 +23,7 @@ from cavity._core import checks
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian
-from cavity.families.gaussian import LOG_2PI, Gaussian
-from cavity.families.multivariate import AxisAligned, SphericalGaussian
+from cavity.families.gaussian import LOG_2PI, AxisAligned, Gaussian, SphericalGaussian
 
 
 @factor

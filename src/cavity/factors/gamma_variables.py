@@ -14,11 +14,10 @@ from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import LOG_2PI, Gaussian
-from cavity.families.line_coordinates import gamma_line, match_line_moments
 from cavity.families.product import Product
-from cavity.numerics.gamma_functions import log_minus_digamma
-from cavity.numerics.gamma_increments import gamma_shape_step, log_gamma_step
-from cavity.numerics.inverses import gamma_shape
+from cavity.families.standardised import gamma_line, match_line_moments
+from cavity.numerics.gamma_functions import log_gamma_step, log_minus_digamma
+from cavity.numerics.inverses import gamma_shape, gamma_shape_step
 from cavity.numerics.quadrature import integrate, log_abs
 from cavity.numerics.sums import log_excess
 

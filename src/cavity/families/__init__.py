@@ -5,8 +5,7 @@ from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.full_gaussian import FullGaussian, FullGaussianWithUniform
 from cavity.families.gamma import Gamma, GammaWithUniform
-from cavity.families.gaussian import Gaussian, GaussianWithUniform
-from cavity.families.multivariate import DiagonalGaussian, SphericalGaussian
+from cavity.families.gaussian import DiagonalGaussian, Gaussian, GaussianWithUniform, SphericalGaussian
 from cavity.families.product import Product
 
 __all__ = [

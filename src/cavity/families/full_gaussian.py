@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as linalg
 
 from cavity.families.base import OrFlat
-from cavity.families.gaussian import LOG_2PI
-from cavity.families.multivariate import VectorGaussian
+from cavity.families.gaussian import LOG_2PI, VectorGaussian
 from cavity.numerics.sums import log_excess
 
 

@@ -1,6 +1,20 @@
-"""The Gaussian of one variable: eta = (nu, tau) = (precision × mean, precision), T(x) = (x, −x²/2)."""
+"""Gaussians in natural parameters, precision × mean and precision.
+
+    one variable  eta = (nu, tau), T(x) = (x, −x²/2)
+
+and of a vector: spherical, diagonal and (in `full_gaussian`) full covariance.
+
+    spherical  eta = (nu (d), tau)            covariance I/tau
+    diagonal   eta = (nu (d), tau (d))        covariance diag(1/tau)
+    full       eta = (nu (d), Lambda (d·d))   covariance Lambda⁻¹, stored row by row
+
+with statistics T(x) = (x, −½|x|²), (x, −½x∘x), (x, −½xxᵀ). The tilted coordinates (d1, d2) are laid out the same way:
+d1 is the gradient of log Z in the cavity mean; d2 is the Hessian (full), its diagonal (diagonal), its mean diagonal
+(spherical), so that the tilted covariance is V + V d2 V.
+"""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,3 +168,179 @@ def gaussian_kl(nu: jax.Array, tau: jax.Array, nu_new: jax.Array, tau_new: jax.A
     """KL of one-dimensional Gaussians, elementwise, from their natural parameters."""
     shift = cross_difference(nu, tau, nu_new, tau_new) / tau
     return 0.5 * (log_excess((tau_new - tau) / tau, tau_new / tau) + shift * (shift / tau_new))
+
+
+@dataclass(frozen=True)
+class VectorGaussian(Family):
+    """What the three shapes share. `dimension` is the length of x."""
+
+    dimension: int
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return (self.dimension,)
+
+    @abstractmethod
+    def spread(self, eta: jax.Array) -> jax.Array:
+        """The covariance in the family's own compact form: a number, a vector or a matrix."""
+
+    @abstractmethod
+    def from_mean(self, mean: Any, spread: Any) -> jax.Array:
+        """Natural parameters from the mean and the compact covariance."""
+
+    def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+        """(mean, covariance in compact form)."""
+        return self.mean(eta), self.spread(eta)
+
+    def nu(self, eta: jax.Array) -> jax.Array:
+        """Precision × mean."""
+        return jnp.asarray(eta)[..., : self.dimension]
+
+
+@dataclass(frozen=True)
+class AxisAligned(VectorGaussian):
+    """Independent coordinates; subclasses say whether they share one variance."""
+
+    def tau(self, eta: jax.Array) -> jax.Array:
+        """Precision of every coordinate, broadcast to length d."""
+        return jnp.asarray(eta)[..., self.dimension :]
+
+    @property
+    def shared(self) -> int:
+        """How many coordinates share one variance: 1 or d."""
+        return self.dimension // (self.size - self.dimension)
+
+    def pool(self, per_coordinate: jax.Array) -> jax.Array:
+        """Sum of a per-coordinate quantity over the coordinates that share a variance, last axis of length d/shared."""
+        wide = jnp.broadcast_to(per_coordinate, (*per_coordinate.shape[:-1], self.dimension))
+        return jnp.sum(wide.reshape(*wide.shape[:-1], -1, self.shared), axis=-1)
+
+    def pack(self, mean: jax.Array, variance: jax.Array) -> jax.Array:
+        """Natural parameters from the mean and the variances, the latter with a last axis of length d/shared."""
+        batch = jnp.broadcast_shapes(mean.shape[:-1], variance.shape[:-1])
+        tau = jnp.broadcast_to(1.0 / variance, (*batch, self.size - self.dimension))
+        return jnp.concatenate([mean * tau, tau], axis=-1)
+
+    def statistics(self, x: jax.Array) -> jax.Array:
+        x = jnp.asarray(x)
+        return jnp.concatenate([x, -0.5 * self.pool(x**2)], axis=-1)
+
+    def log_partition(self, eta: jax.Array) -> jax.Array:
+        nu, tau = self.nu(eta), self.tau(eta)
+        tau = jnp.broadcast_to(tau, nu.shape)
+        return 0.5 * jnp.sum(nu * (nu / tau) - jnp.log(tau) + LOG_2PI, axis=-1)
+
+    def moments(self, eta: jax.Array) -> jax.Array:
+        mean = self.mean(eta)
+        return jnp.concatenate([mean, -0.5 * self.pool(1.0 / self.tau(eta) + mean**2)], axis=-1)
+
+    def natural(self, mu: jax.Array) -> jax.Array:
+        mu = jnp.asarray(mu)
+        mean = mu[..., : self.dimension]
+        return self.pack(mean, (-2.0 * mu[..., self.dimension :] - self.pool(mean**2)) / self.shared)
+
+    def is_proper(self, eta: jax.Array) -> jax.Array:
+        eta = jnp.asarray(eta)
+        return jnp.all(self.tau(eta) > 0, axis=-1) & jnp.all(jnp.isfinite(eta), axis=-1)
+
+    def mean(self, eta: jax.Array) -> jax.Array:
+        return self.nu(eta) / self.tau(eta)
+
+    def covariance(self, eta: jax.Array) -> jax.Array:
+        variance = jnp.broadcast_to(1.0 / self.tau(eta), self.nu(eta).shape)
+        return variance[..., :, None] * jnp.eye(self.dimension)
+
+    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+        mean = self.mean(eta)
+        return mean + jax.random.normal(key, shape + mean.shape, dtype=float) / jnp.sqrt(self.tau(eta))
+
+    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        eta, other = jnp.asarray(eta), jnp.asarray(other)
+        tau, tau_other = self.tau(eta), self.tau(other)
+        gap = jnp.abs(cross_difference(self.nu(eta), tau, self.nu(other), tau_other))
+        shift = jnp.max(gap / (jnp.sqrt(jnp.abs(tau)) * jnp.abs(tau_other)), axis=-1)
+        spread = jnp.max(jnp.abs(jnp.log(jnp.abs(tau_other / tau))), axis=-1)
+        return jnp.where(self.is_proper(eta) & self.is_proper(other), jnp.maximum(shift, spread), jnp.inf)
+
+    def is_negative(self, eta: jax.Array) -> jax.Array:
+        return jnp.any(self.tau(eta) < 0, axis=-1)
+
+    def entropy(self, eta: jax.Array) -> jax.Array:
+        """½ Σ log(2πe/tau)."""
+        tau = jnp.broadcast_to(self.tau(eta), self.nu(eta).shape)
+        return 0.5 * jnp.sum(1.0 + LOG_2PI - jnp.log(tau), axis=-1)
+
+    def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+        """Sum over coordinates of the one-dimensional divergence."""
+        return jnp.sum(gaussian_kl(self.nu(eta), self.tau(eta), self.nu(other), self.tau(other)), axis=-1)
+
+    def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
+        """As for one variable, coordinate by coordinate: tau = −d2/(1 + v d2), nu = d1 + tau (m + v d1)."""
+        mean, variance = self.mean(cavity), 1.0 / self.tau(cavity)
+        d1, d2 = stats[..., : self.dimension], stats[..., self.dimension :]
+        tau = -d2 / (1.0 + variance * d2)
+        return jnp.concatenate([d1 + tau * (mean + variance * d1), tau], axis=-1)
+
+    def keep_proper(self, cavity: jax.Array, stats: jax.Array, site: jax.Array, floor: float) -> jax.Array:
+        """Precisions below `floor` are set to it, with the tilted mean kept."""
+        mean, variance = self.mean(cavity), 1.0 / self.tau(cavity)
+        d1 = stats[..., : self.dimension]
+        tau = jnp.maximum(self.tau(site), floor)
+        kept = jnp.broadcast_to(self.tau(site) >= floor, d1.shape)
+        nu = jnp.where(kept, self.nu(site), d1 + tau * (mean + variance * d1))
+        return jnp.concatenate([nu, tau], axis=-1)
+
+    def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """d1 = ∇_m log Z; d2 = 2 ∂ log Z/∂v − d1² (thesis 3.19), averaged over coordinates in the spherical family."""
+        value, (d1, dv) = jax.value_and_grad(log_z, argnums=(0, 1))(*self.coordinates(cavity))
+        return value, jnp.concatenate([d1, (2.0 * jnp.atleast_1d(dv) - self.pool(d1**2)) / self.shared])
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian(AxisAligned):
+    """N(x; mean, diag(variances)): independent coordinates, each with its own variance.
+
+    Args:
+        dimension: length of x.
+
+    Examples:
+        >>> import cavity as cv
+        >>> family = cv.families.DiagonalGaussian(2)
+        >>> family.from_mean([1.0, 2.0], [0.5, 0.25]).tolist()
+        [2.0, 8.0, 2.0, 4.0]
+    """
+
+    @property
+    def size(self) -> int:
+        return 2 * self.dimension
+
+    def spread(self, eta: jax.Array) -> jax.Array:
+        return 1.0 / self.tau(eta)
+
+    def from_mean(self, mean: Any, spread: Any) -> jax.Array:
+        return self.pack(jnp.asarray(mean, float), jnp.asarray(spread, float))
+
+
+@dataclass(frozen=True)
+class SphericalGaussian(AxisAligned):
+    """N(x; mean, variance · I), one variance for all coordinates, as in the thesis's clutter problem (3.8).
+
+    Args:
+        dimension: length of x.
+
+    Examples:
+        >>> import cavity as cv
+        >>> family = cv.families.SphericalGaussian(2)
+        >>> family.from_mean([1.0, 2.0], 0.5).tolist()
+        [2.0, 4.0, 2.0]
+    """
+
+    @property
+    def size(self) -> int:
+        return self.dimension + 1
+
+    def spread(self, eta: jax.Array) -> jax.Array:
+        return 1.0 / jnp.asarray(eta)[..., self.dimension]
+
+    def from_mean(self, mean: Any, spread: Any) -> jax.Array:
+        return self.pack(jnp.asarray(mean, float), jnp.asarray(spread, float)[..., None])

@@ -7,7 +7,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
-from cavity.factors.draws import Mixture
+from cavity.factors.probabilities import Mixture
 from cavity.families import Dirichlet
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.closed_form import ClosedForm

@@ -8,7 +8,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
-from cavity.factors.truncation import Truncation
+from cavity.factors.interval import Truncation
 from cavity.families import Gaussian
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.moments.closed_form import ClosedForm

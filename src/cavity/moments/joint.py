@@ -8,9 +8,17 @@ import jax.numpy as jnp
 
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI, Gaussian
-from cavity.families.line_coordinates import Line, is_unconstrained, line, match_line_moments
 from cavity.families.product import Product
-from cavity.families.whitened import Frame, tilted, whiten, whitened_moments
+from cavity.families.standardised import (
+    Frame,
+    Line,
+    is_unconstrained,
+    line,
+    match_line_moments,
+    tilted,
+    whiten,
+    whitened_moments,
+)
 from cavity.moments.base import Info
 from cavity.moments.expected import cavity_statistics, matches_squares
 from cavity.numerics.product_rule import integrate_product

@@ -10,9 +10,17 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
-from cavity.families.line_coordinates import is_unconstrained, line, match_line_moments
 from cavity.families.product import Product
-from cavity.families.whitened import dimension, is_gaussian, tilted, whiten, whitened_moments
+from cavity.families.standardised import (
+    dimension,
+    is_gaussian,
+    is_unconstrained,
+    line,
+    match_line_moments,
+    tilted,
+    whiten,
+    whitened_moments,
+)
 from cavity.moments.base import Info, Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.expected import cavity_statistics, matches_squares

@@ -3,6 +3,10 @@
 Every solver is elementwise or acts on the last axis, has a bounded number of steps and starts where Newton's method is
 known to converge, so that it needs no tuning. Input that no distribution has (E[log x] ≥ log E[x], Σ exp E[log w] ≥ 1)
 gives NaN, which `is_proper` refuses.
+
+A weak factor moves a shape of 1e6 by one. Matching the moments and subtracting would leave of that step what the
+moments' rounding leaves; `gamma_shape_step` and `dirichlet_shape_step` solve the equations of the changes themselves,
+to all digits however small they are.
 """
 
 from typing import NamedTuple
@@ -15,6 +19,7 @@ from cavity.numerics.gamma_functions import (
     digamma_difference,
     dirichlet_expected_log,
     log_minus_digamma,
+    log_minus_digamma_step,
     trigamma,
     trigamma_difference,
     trigamma_excess,
@@ -22,6 +27,8 @@ from cavity.numerics.gamma_functions import (
 from cavity.numerics.sums import sums_without_each
 
 NEWTON_STEPS = 5
+#: Newton steps for changes of shapes, from the solution of the equations of the moments
+REFINEMENTS = 4
 POLISH_STEPS = 8  # two or three converge; the rest are for components that first meet their bound here
 BRACKET_STEPS = 100
 
@@ -174,3 +181,44 @@ def projected_newton_step(a: jax.Array, mu: jax.Array, lower: jax.Array) -> jax.
     shift = jnp.sum(residual * inverse, axis=-1, keepdims=True) / scale
     change = (residual + curve_total * shift) * inverse / a
     return jnp.maximum(a * (1.0 + jnp.clip(change, -0.5, 1.0)), lower)
+
+
+@jax.jit
+def gamma_shape_step(a: jax.Array, change: jax.Array, start: jax.Array) -> jax.Array:
+    """The step of a shape with φ(a + step) − φ(a) = change, φ(a) = log a − ψ(a) = log E[x] − E[log x].
+
+    By Newton's method from `start`, which must be near.
+    """
+
+    def refine(_round: jax.Array, step: jax.Array) -> jax.Array:
+        residual = log_minus_digamma_step(a, step) - change
+        return jnp.maximum(step + residual / trigamma_excess(a + step), 0.5 * (a + step) - a)
+
+    return jax.lax.fori_loop(0, REFINEMENTS, refine, start)
+
+
+@jax.jit
+def dirichlet_shape_step(a: jax.Array, change: jax.Array, start: jax.Array) -> jax.Array:
+    """The steps d with ψ(a_k + d_k) − ψ(Σ a + Σ d) larger than ψ(a_k) − ψ(Σ a) by change_k, on the last axis.
+
+    By Newton's method from `start`, which must be near.
+    """
+    total = jnp.sum(a, axis=-1, keepdims=True)
+
+    def refine(_round: jax.Array, step: jax.Array) -> jax.Array:
+        moved = jnp.sum(step, axis=-1, keepdims=True)
+        residual = change + digamma_difference(a, step) - digamma_difference(total, moved)
+        return jnp.maximum(step + newton_direction(a + step, residual), 0.5 * (a + step) - a)
+
+    return jax.lax.fori_loop(0, REFINEMENTS, refine, start)
+
+
+def newton_direction(a: jax.Array, residual: jax.Array) -> jax.Array:
+    """The d with ψ'(a_k) d_k − ψ'(Σ a) Σ d = residual_k: a diagonal and a matrix of rank one."""
+    total, rest = sums_without_each(a)
+    inverse, curve_total = 1.0 / trigamma(a), trigamma(total)[..., None]
+    # 1 − ψ'(S) Σ 1/ψ'(a_k) cancels against the largest shape, whose part is (ψ'(a) − ψ'(S))/ψ'(a).
+    largest = jax.nn.one_hot(jnp.argmax(a, axis=-1), a.shape[-1], dtype=bool)
+    own = jnp.where(largest, trigamma_difference(a, rest), -curve_total) * inverse
+    shift = jnp.sum(residual * inverse, axis=-1, keepdims=True) / jnp.sum(own, axis=-1, keepdims=True)
+    return (residual + curve_total * shift) * inverse

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.families.base import Family
-from cavity.families.gaussian import Gaussian
-from cavity.families.multivariate import VectorGaussian
+from cavity.families.gaussian import Gaussian, VectorGaussian
 from cavity.families.product import Product
 from cavity.numerics.blocked import cholesky, solve_triangular
 from cavity.posteriors.base import Coordinates, Equations, Posterior

@@ -1,5 +1,6 @@
-"""The Student-t likelihood of a real observation: y = f + scale · t with df degrees of freedom.
+"""Likelihoods of a real observation y of the latent f, with Gaussian or Student-t noise.
 
+The Gaussian is conjugate, so EP is exact on it. With Student-t noise y = f + scale · t with df degrees of freedom.
 Times a Gaussian it is integrated as a mixture over its scale: one smooth integrand on the line. A power of the
 likelihood is a mixture of Gaussians, with α = power (df + 1)/2 and c = df · scale²,
 
@@ -29,8 +30,58 @@ from cavity._core import checks
 from cavity.factors.base import Factor, factor
 from cavity.factors.tilts import Tilt, as_tilted
 from cavity.families.base import Family, Tilted
-from cavity.families.gaussian import Gaussian
+from cavity.families.gaussian import LOG_2PI
+from cavity.families.gaussian import Gaussian as GaussianFamily
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
+
+
+@factor
+class Gaussian(Factor):
+    """A Gaussian observation, t(θ) = N(y; θ, variance): conjugate, so that EP is exact. data: y.
+
+    Args:
+        variance: of the noise.
+
+    Raises:
+        ValueError: in a run, if the variance is not positive.
+
+    Examples:
+        >>> import cavity as cv
+        >>> cv.factors.Gaussian(variance=0.25).predict(mean=1.0, variance=0.5)
+        {'mean': 1.0, 'variance': 0.75}
+    """
+
+    variance: Any
+
+    closed_forms = ("Gaussian with any power",)
+
+    def check(self, data: Any) -> None:
+        checks.positive("variance", self.variance)
+        super().check(data)
+
+    def is_log_concave(self) -> bool:
+        return True
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        return -0.5 * ((data - x) ** 2 / self.variance + jnp.log(self.variance) + LOG_2PI)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        """t**power is N(y; θ, variance/power) up to a constant; its site is (y, 1)·power/variance for any cavity."""
+        if not isinstance(family, GaussianFamily):
+            return NotImplemented
+        mean, spread = family.coordinates(cavity)
+        variance = self.variance / power
+        total = spread + variance
+        gap = data - mean
+        # The power of the density and the density of the power differ by a constant.
+        constant = -0.5 * power * (jnp.log(self.variance) + LOG_2PI) + 0.5 * (jnp.log(variance) + LOG_2PI)
+        log_z = constant - 0.5 * (gap**2 / total + jnp.log(total) + LOG_2PI)
+        site = jnp.stack([data / variance, 1.0 / variance])
+        return Tilted(log_z, jnp.stack([gap / total, -1.0 / total]), site)
+
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Mean and variance of a new observation y."""
+        return {"mean": mean, "variance": variance + self.variance}
 
 
 @factor
@@ -38,7 +89,7 @@ class StudentT(Factor):
     """The Student-t likelihood t(f) ∝ (1 + (y − f)²/(df · scale²))^(−(df + 1)/2). data: y.
 
     The likelihood is not log-concave: between a cavity and an observation far from it the tilted density may have two
-    modes. It is integrated as a mixture over its scale (`factors.student_t`), where neither shows.
+    modes. It is integrated as a mixture over its scale (`factors.regression`), where neither shows.
 
     Args:
         scale: of the noise.
@@ -69,7 +120,7 @@ class StudentT(Factor):
         return self.log_peak() - 0.5 * (df + 1) * jnp.log1p(scaled**2 / df)
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        if not isinstance(family, Gaussian):
+        if not isinstance(family, GaussianFamily):
             return NotImplemented
         alpha, tilt, _ = self.mixture(cavity, data, power)
         log_z = tilt.log_z + power * self.log_peak() + 0.5 * jnp.log(alpha) - HALF_LOG_2PI - binet(alpha)
@@ -78,7 +129,7 @@ class StudentT(Factor):
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """log t(y) − α E[log(1 + x²/c)]: the mixture's E[log w] − ψ(α) in place of the last expectation."""
-        if not isinstance(family, Gaussian):
+        if not isinstance(family, GaussianFamily):
             return NotImplemented
         alpha, _, log_growth = self.mixture(cavity, data, 1.0)
         return self.log_peak() + alpha * (log_growth + log_minus_digamma(alpha))
@@ -87,7 +138,7 @@ class StudentT(Factor):
         """α, and what the mixture over scales makes of the cavity, about y so that a large y takes no digits."""
         df, scale = jnp.asarray(self.df, float), jnp.asarray(self.scale, float)
         alpha = 0.5 * power * (df + 1)
-        mean, variance = Gaussian().coordinates(cavity)
+        mean, variance = GaussianFamily().coordinates(cavity)
         return alpha, *tilt_of(alpha, df * scale**2, mean - data, variance)
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:

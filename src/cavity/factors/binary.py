@@ -1,0 +1,336 @@
+"""Likelihoods of a label y = ±1: t(f) = ε + (1 − 2ε) t₀(y f), a label that is wrong with probability ε (thesis 5.4).
+
+The step has t₀ = Θ, the probit likelihood Φ, the logistic one σ(x) = 1/(1 + e^−x).
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import log_sigmoid, sigmoid
+from jax.scipy.special import ndtri
+
+from cavity._core import checks
+from cavity._core.precision import is_traced
+from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.recentred_rule import falling_root, follow
+from cavity.factors.tilts import (
+    Levels,
+    LogLikelihoodDerivatives,
+    as_tilted,
+    expected_log_of_step,
+    mirror_tilted,
+    mixed,
+    shares,
+    threshold,
+)
+from cavity.families.base import Family, Tilted
+from cavity.families.gaussian import Gaussian
+from cavity.numerics.normal import log_ndtr, mills, one_sided
+
+# σ has its poles at ±iπ.
+_SCALE = 1.5
+
+
+@factor
+class BinaryLikelihood(Factor):
+    """Base of likelihoods ε + (1 − 2ε) t₀(y f) of a label y in {−1, +1}, the data of a site."""
+
+    label_noise: Any = 0.0
+
+    def check(self, data: Any) -> None:
+        """Refuse a label noise outside [0, ½) and labels other than −1 and +1; traced values pass."""
+        super().check(data)
+        noise = checks.number("label_noise", self.label_noise)
+        if not is_traced(noise) and not 0 <= noise < 0.5:
+            raise ValueError(f"label_noise must lie in [0, 0.5); found {noise}.")
+        if is_traced(data):
+            return
+        labels = np.asarray(data)
+        wrong = np.abs(labels) != 1
+        if wrong.any():
+            found = labels[wrong].ravel()[0]
+            raise ValueError(f"data of {type(self).__name__} must be labels −1 or +1; found {found}.")
+
+    def is_log_concave(self) -> bool:
+        return not np.any(self.label_noise)
+
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+        """E[log t] under t × cavity, where t has an edge of width 1 at 0."""
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        tilted_mean, tilted_variance = family.coordinates(cavity + tilted.site)
+        return expected_log_of_step(
+            lambda f: self.log_density(data * f, data), data * mean, variance, data * tilted_mean, tilted_variance
+        )
+
+
+@factor
+class Step(BinaryLikelihood):
+    """The step likelihood, 1 − ε where y f > 0 and ε elsewhere, of a label y in {−1, +1}, the data of a site.
+
+    With a cavity N(m, v) and z = y m / √v, Z = ε + (1 − 2ε) Φ(z). The power t^p has the two levels ε^p and (1 − ε)^p,
+    so the closed form holds for any power.
+
+    Args:
+        label_noise: ε, the probability of a wrong label, in [0, ½).
+
+    Raises:
+        ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
+
+    Examples:
+        >>> import cavity as cv
+        >>> found = cv.factors.Step(label_noise=0.1).predict(mean=1.0, variance=1.0)
+        >>> round(float(found["probability"]), 4), round(float(found["noisy_probability"]), 4)
+        (0.8413, 0.7731)
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        noise = jnp.asarray(self.label_noise, float)
+        wrong = jnp.where(noise > 0, jnp.log(jnp.where(noise > 0, noise, 1.0)), -jnp.inf)
+        return jnp.where(data * x > 0, jnp.log1p(-noise), wrong)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        tilt = mixed(threshold(data * mean, variance, 0.0), variance, powered_levels(self.label_noise, power))
+        return as_tilted(mirror_tilted(tilt, data))
+
+    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+        """π log(1 − ε) + (1 − π) log ε, with π = (1 − ε) Φ(z)/Z the share of the right side; 0 for ε = 0."""
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        log_right, log_wrong = log_ndtr(jnp.stack([1.0, -1.0]) * data * mean / jnp.sqrt(variance))
+        noise = jnp.asarray(self.label_noise, float)
+        log_noise = jnp.log(jnp.where(noise > 0, noise, 1.0))
+        wrong = jnp.where(noise > 0, log_noise + log_wrong, -jnp.inf)
+        share = jnp.exp(wrong - jnp.logaddexp(jnp.log1p(-noise) + log_right, wrong))
+        return (1.0 - share) * jnp.log1p(-noise) + share * log_noise
+
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Probability of +1, Φ(m/√v), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
+        spread = jnp.sqrt(jnp.maximum(jnp.asarray(variance, float), jnp.finfo(float).tiny))
+        z = jnp.asarray(mean, float) / spread
+        return binary_prediction(log_ndtr(jnp.stack([-z, z], axis=-1)), self.label_noise)
+
+
+@factor
+class Probit(BinaryLikelihood):
+    """The probit likelihood ε + (1 − 2ε) Φ(y f) of a label y in {−1, +1}, the data of a site.
+
+    Noise-free, for a cavity N(m, v), s² = 1 + v and z = y m / s (lecture notes, "EP for Bayesian probit regression"),
+
+        log Z = log Φ(z),    d1 = y a / s,    d2 = −b / s²,    a = φ(z)/Φ(z),    b = a (a + z).
+
+    The site follows without forming 1 + v d2, whose difference loses every digit for a wide cavity on the wrong side:
+
+        tau = b / (1 + v (1 − b)),
+        nu  = y s a [(1 − b) + (a + z)²] / (1 + v (1 − b)),
+
+    from nu = d1 + tau (m + v d1) and 1 − tau = s² (1 − b) / (1 + v (1 − b)). Both are products and sums of positive
+    numbers, so they hold their relative accuracy for every cavity. The normalising constant of the site N(x; μ̃, σ̃²)
+    with μ̃ = nu/tau, σ̃² = 1/tau is Z̃ = Z √(2π(v + σ̃²)) exp(+(m − μ̃)² / (2(v + σ̃²))); the lecture notes print a
+    minus.
+
+    Label noise is mixed in by `factors.tilts`. Powers other than 1 have no closed form and are integrated by
+    the fixed rule of `factors.recentred_rule`.
+
+    Args:
+        label_noise: ε, the probability of a wrong label, in [0, ½).
+
+    Raises:
+        ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
+
+    Examples:
+        >>> import cavity as cv
+        >>> found = cv.factors.Probit(label_noise=0.1).predict(mean=1.0, variance=0.5)
+        >>> round(float(found["probability"]), 4), round(float(found["noisy_probability"]), 4)
+        (0.7929, 0.7343)
+    """
+
+    closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        return noisy_log(log_ndtr(data * x), self.label_noise)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        mean = data * mean
+        if is_one(power):
+            tilt = mixed(threshold(mean, variance, 1.0), variance, noise_levels(self.label_noise))
+        else:
+            centres, scales = probit_landmarks(mean, variance, power, self.label_noise)
+            tilt = follow(
+                noisy_slopes(log_probit_derivatives, self.label_noise), power, mean, variance, centres, scales
+            )
+        return as_tilted(mirror_tilted(tilt, data))
+
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Probability of +1, Φ(m/√(1 + v)), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
+        z = jnp.asarray(mean, float) / jnp.sqrt(1 + jnp.asarray(variance, float))
+        return binary_prediction(log_ndtr(jnp.stack([-z, z], axis=-1)), self.label_noise)
+
+
+def log_probit_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:
+    """log Φ and its derivatives a, −a (a + f)."""
+    t = one_sided(f)
+    return LogLikelihoodDerivatives(t.log_z, t.d1, -t.b)
+
+
+def probit_landmarks(mean: jax.Array, variance: jax.Array, power: Any, label_noise: Any) -> tuple[jax.Array, jax.Array]:
+    """Where Φ(f)^p N(f; m, v) and its slope have their mass, and where noise gives it a corner; and the scales there.
+
+    The mode solves p a(f) = (f − m)/v. Since max(−f, 0) < a(f) < max(−f, 0) + 0.8, it lies between the two ends used.
+    """
+    gain = power * variance
+    ends = jnp.stack([mean, mean + 0.8 * gain])
+    low, high = jnp.where(ends < 0, ends / (1 + gain), ends)
+    mode = falling_root(lambda f: power * mills(f) - (f - mean) / variance, low, high)
+    width = 1 / jnp.sqrt(1 / variance + power * one_sided(mode).b)
+    noise = jnp.maximum(label_noise, 1e-30)
+    corner = ndtri(noise / (1 - noise))  # the floor equals the rise at Φ(f) = ε / (1 − 2ε), which may not exist
+    centres = jnp.stack([mode, mean / (1 + variance), mean, corner])
+    scales = jnp.stack([jnp.minimum(width, 1.0), jnp.ones_like(mean), jnp.sqrt(variance), jnp.full_like(mean, 0.3)])
+    return centres, scales
+
+
+@factor
+class Logistic(BinaryLikelihood):
+    """The logistic likelihood ε + (1 − 2ε) σ(y f) of a label y in {−1, +1}, the data of a site.
+
+    Integrated by the fixed rule of `factors.recentred_rule`. The points that matter are the mode of σ(f)^p N(f; m, v),
+    at p σ(−f) = (f − m)/v; the mode of its slope, at p − (p + 1) σ(f) = (f − m)/v, where the little that a right label
+    has to say comes from; and 0.
+
+    Args:
+        label_noise: ε, the probability of a wrong label, in [0, ½).
+
+    Raises:
+        ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
+
+    Examples:
+        >>> import cavity as cv
+        >>> found = cv.factors.Logistic().predict(mean=1.0, variance=0.5)
+        >>> round(float(found["probability"]), 4)
+        0.7116
+    """
+
+    closed_forms = ("Gaussian sites, any power (by a fixed rule)",)
+
+    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+        return noisy_log(log_sigmoid(data * x), self.label_noise)
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        mean = data * mean
+        centres, scales = logistic_landmarks(mean, variance, power)
+        if is_one(power):
+            tilt = mixed(
+                follow(log_sigmoid_derivatives, 1, mean, variance, centres, scales),
+                variance,
+                noise_levels(self.label_noise),
+            )
+        else:
+            # The power of a noisy likelihood is no mixture. Its floor leaves mass at the cavity's own mean, and meets
+            # the rise at σ(f) = ε / (1 − 2ε).
+            noise = jnp.maximum(self.label_noise, 1e-30)
+            corner = jnp.log(noise) - jnp.log1p(-2 * noise)
+            centres = jnp.append(centres, jnp.stack([mean, corner]))
+            scales = jnp.append(scales, jnp.stack([jnp.sqrt(variance), jnp.full_like(mean, _SCALE)]))
+            tilt = follow(
+                noisy_slopes(log_sigmoid_derivatives, self.label_noise), power, mean, variance, centres, scales
+            )
+        return as_tilted(mirror_tilted(tilt, data))
+
+    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+        """Probability of +1 and logarithms of both for a latent N(mean, variance), clean and with label noise."""
+        mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
+
+        def log_probability(m: jax.Array, v: jax.Array) -> jax.Array:
+            return follow(log_sigmoid_derivatives, 1, m, v, *logistic_landmarks(m, v, 1)).log_z
+
+        sides = jnp.stack([-mean, mean], axis=-1)
+        spread = jnp.broadcast_to(jnp.maximum(variance, jnp.finfo(float).tiny)[..., None], sides.shape)
+        log_probabilities = jax.vmap(log_probability)(sides.ravel(), spread.ravel()).reshape(sides.shape)
+        return binary_prediction(log_probabilities, self.label_noise)
+
+
+def log_sigmoid_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:
+    """log σ and its derivatives σ(−f), −σ(f) σ(−f), from one exponential."""
+    small = jnp.exp(-jnp.abs(f))
+    large = 1 / (1 + small)
+    value = jnp.minimum(f, 0.0) - jnp.log1p(small)
+    return LogLikelihoodDerivatives(value, jnp.where(f > 0, small, 1.0) * large, -small * large * large)
+
+
+def logistic_landmarks(mean: jax.Array, variance: jax.Array, power: Any) -> tuple[jax.Array, jax.Array]:
+    """The two modes and 0, with the scales of the integrand there."""
+    # Which of the two slopes, p − p σ or p − (p + 1) σ.
+    more = jnp.array([0.0, 1.0])
+    low, high = mean - more * variance, (mean + power * variance) * jnp.ones(2)
+    modes = falling_root(lambda f: power - (power + more) * sigmoid(f) - (f - mean) / variance, low, high)
+    width = 1 / jnp.sqrt(1 / variance + power * sigmoid(modes) * sigmoid(-modes))
+    return jnp.append(modes, 0.0), jnp.append(jnp.minimum(width, _SCALE), _SCALE)
+
+
+def noise_levels(label_noise: Any) -> Levels:
+    """ε + (1 − 2ε) t₀."""
+    noise = jnp.asarray(label_noise, float)
+    return Levels(noise, 1 - 2 * noise, noise)
+
+
+def powered_levels(label_noise: Any, power: Any) -> Levels:
+    """ε^p + ((1 − ε)^p − ε^p) t₀, the power of a noisy indicator t₀; 0^p is 0 unless p is 0."""
+    if is_one(power):
+        return noise_levels(label_noise)
+    noise = jnp.asarray(label_noise, float)
+    noisy = noise > 0
+    safe = jnp.where(noisy, noise, 0.25)
+    log_upper = power * jnp.log1p(-noise)
+    lower = jnp.where(noisy, jnp.exp(power * jnp.log(safe)), jnp.where(jnp.asarray(power) == 0, 1.0, 0.0))
+    # As a multiple of the upper level, because for a small power the two levels agree in many digits.
+    share = jnp.where(noisy, -jnp.expm1(power * (jnp.log(safe) - jnp.log1p(-safe))), 1.0 - lower)
+    return Levels(lower, jnp.exp(log_upper) * share, -jnp.expm1(log_upper))
+
+
+def noisy_log(log_t: jax.Array, label_noise: Any) -> jax.Array:
+    """log(ε + (1 − 2ε) t₀) from log t₀."""
+    return shares(log_t, noise_levels(label_noise)).log_z
+
+
+def noisy_slopes(
+    slopes: Callable[[jax.Array], LogLikelihoodDerivatives], label_noise: Any
+) -> Callable[[jax.Array], LogLikelihoodDerivatives]:
+    """log(ε + (1 − 2ε) t₀) and its derivatives r ℓ₀' and r (ℓ₀'' + (1 − r) ℓ₀'²), r the share of t₀."""
+
+    def noisy(f: jax.Array) -> LogLikelihoodDerivatives:
+        at = slopes(f)
+        log_t, r, rest = shares(at.value, noise_levels(label_noise))
+        return LogLikelihoodDerivatives(log_t, r * at.first, r * (at.second + rest * at.first**2))
+
+    return noisy
+
+
+def binary_prediction(log_probabilities: jax.Array, label_noise: Any) -> dict[str, jax.Array]:
+    """Probabilities of the label, clean and as observed, from (log P(−1), log P(+1)) of the clean label.
+
+    Logarithms of both labels are given: the probability of the unlikely one keeps its digits.
+    """
+    noisy = noisy_log(log_probabilities, label_noise)
+    return {
+        "probability": jnp.exp(log_probabilities[..., 1]),
+        "noisy_probability": jnp.exp(noisy[..., 1]),
+        "log_probabilities": log_probabilities,
+        "noisy_log_probabilities": noisy,
+    }
