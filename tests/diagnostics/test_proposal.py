@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cavity.diagnostics.proposal import Component, fit_mixture, mixture, widen_gaussian
-from cavity.diagnostics.tempering import temper
-from cavity.diagnostics.weighted import stratified_log_mean, weighted_moments
+from cavity.diagnostics.proposal import Component, fit_mixture, mixture, temper, widen_gaussian
+from cavity.diagnostics.psis import stratified_log_mean, weighted_moments
 
 MEAN, ROOT = np.array([1.0, -2.0]), np.array([[2.0, 0.0], [0.7, 0.5]])
 

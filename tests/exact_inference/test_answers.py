@@ -12,8 +12,7 @@ from scipy.special import gammaln, logsumexp
 
 from cavity import models
 from cavity.exact_inference import exact, posterior_density
-from cavity.exact_inference.adaptive import POINTS, WEIGHTS, integrate_on_host
-from cavity.exact_inference.answers import enumerate_clutter
+from cavity.exact_inference.answers import POINTS, WEIGHTS, enumerate_clutter, integrate_on_host
 from cavity.exact_inference.problem_data import clutter_data
 from cavity.factors.clutter import Clutter
 from cavity.factors.regression import Gaussian

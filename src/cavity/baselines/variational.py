@@ -17,7 +17,7 @@ from scipy.special import digamma, entr, gammaln, roots_hermitenorm, softmax
 from cavity._core.precision import float64
 from cavity.baselines.laplace import laplace
 from cavity.exact_inference import problem_data
-from cavity.exact_inference.adaptive import integrate_on_host, prior_edges
+from cavity.exact_inference.answers import integrate_on_host, prior_edges
 from cavity.exact_inference.problem_data import ClutterData, Estimate, MixtureData
 from cavity.families.gaussian import LOG_2PI
 from cavity.inference.pointwise import sum_log_terms

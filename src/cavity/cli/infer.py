@@ -17,7 +17,7 @@ from cavity.cli.errors import check_target, in_a_sentence, printable
 from cavity.cli.fit import print_notes, print_written, shown
 from cavity.cli.options import Overwrite
 from cavity.discrete import Clusters, DiscreteGraph, exact_discrete, exact_map, max_product
-from cavity.discrete.evidence import Contradiction
+from cavity.discrete.graph import Contradiction
 from cavity.discrete.io.uai import write_map, write_mar, write_pr
 from cavity.inference.methods import Method
 from cavity.inference.status import FIXED_POINTS, Status

@@ -1,11 +1,10 @@
 """Networks of discrete variables: read, answered exactly or approximately, written."""
 
-from cavity.discrete.approx.approximate import Clusters, Tree
+from cavity.discrete.approx.approximate import Clusters, DiscreteSolution, Tree
 from cavity.discrete.approx.filtering import Filtered
 from cavity.discrete.approx.max_product import MostProbable, max_product
-from cavity.discrete.approx.queries import DiscreteSolution
 from cavity.discrete.approx.suggest import Suggestion
-from cavity.discrete.exact.answers import Exact, exact_discrete, exact_map
+from cavity.discrete.exact.junction_tree import Exact, exact_discrete, exact_map
 from cavity.discrete.network import DiscreteGraph
 
 __all__ = [

@@ -1,4 +1,7 @@
-"""A graph of discrete variables and table factors: variables, tables and evidence, and nothing of inference."""
+"""A graph of discrete variables and table factors: variables, tables and evidence, and nothing of inference.
+
+Evidence is sliced out of tables, and zeros are passed along, for whoever infers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,92 @@ from typing import Any, Self
 import numpy as np
 
 from cavity.discrete.tables import FactorTables, LogTable, Tables, log_weights
-from cavity.discrete.variables import Variables
+
+
+class Variables:
+    """Variables numbered from 0. Names are kept only where somebody gave one: a graph may have a million of them."""
+
+    def __init__(self, cardinalities: Iterable[int] = ()) -> None:
+        found = np.asarray(cardinalities if isinstance(cardinalities, np.ndarray) else list(cardinalities))
+        if found.size and (found.ndim != 1 or found.dtype.kind not in "iu" or (found < 1).any()):
+            raise ValueError(f"cardinalities must be whole numbers of at least 1; found {found.ravel()[:5].tolist()}.")
+        self._cardinalities: list[int] = found.tolist()
+        self._array = np.zeros(0, np.int64)
+        self._names: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._states: dict[int, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._cardinalities)
+
+    @property
+    def cardinalities(self) -> np.ndarray:
+        """Number of states of every variable, not to be written to."""
+        if len(self._array) < len(self):
+            self._array = np.array(self._cardinalities, np.int64)
+            self._array.flags.writeable = False
+        return self._array
+
+    def copy(self) -> Variables:
+        """The same variables; what is added to one is not in the other."""
+        found = Variables()
+        found._cardinalities, found._names = self._cardinalities.copy(), self._names.copy()
+        found._numbers, found._states = self._numbers.copy(), self._states.copy()
+        return found
+
+    def add(self, states: int | Sequence[str], name: str | None = None) -> int:
+        """A variable, by its number of states or their names; its number."""
+        labels = None if isinstance(states, int | np.integer) else tuple(map(str, states))
+        count = int(states) if labels is None else len(labels)
+        if count < 1:
+            raise ValueError(f"a variable needs at least one state; found {states!r}.")
+        if labels is not None and len(set(labels)) != count:
+            raise ValueError(f"names of states must differ; found {list(labels)}.")
+        if name is not None and name in self._numbers:
+            raise ValueError(f"there is already a variable named {name!r}.")
+        number = len(self._cardinalities)
+        self._cardinalities.append(count)
+        if name is not None:
+            self._names[number], self._numbers[name] = name, number
+        if labels is not None:
+            self._states[number] = labels
+        return number
+
+    def name(self, number: int) -> str:
+        """The name it was given, else x and its number."""
+        return self._names.get(number, f"x{number}")
+
+    def states(self, number: int) -> tuple[str, ...]:
+        """Names of the states, else their numbers."""
+        return self._states.get(number) or tuple(map(str, range(self._cardinalities[number])))
+
+    def number(self, variable: Any) -> int:
+        """The number of a variable given by number or name."""
+        if isinstance(variable, str):
+            if variable in self._numbers:
+                return self._numbers[variable]
+            digits = variable[1:]
+            number = int(digits) if variable[:1] == "x" and digits.isdecimal() and len(digits) < 19 else len(self)
+            if number < len(self) and number not in self._names:  # labels of a file have gaps: x7 need not be number 7
+                return number
+            raise ValueError(f"there is no variable named {variable!r}.")
+        if not len(self):
+            raise ValueError("the graph has no variables.")
+        if not isinstance(variable, int | np.integer) or not 0 <= variable < len(self):
+            raise ValueError(f"variables are numbered 0 to {len(self) - 1}; found {variable!r}.")
+        return int(variable)
+
+    def state(self, number: int, state: Any) -> int:
+        """The number of a state given by number or name."""
+        if isinstance(state, str):
+            labels = self.states(number)
+            if state not in labels:
+                raise ValueError(f"{self.name(number)} has the states {', '.join(labels)}; found {state!r}.")
+            return labels.index(state)
+        count = self._cardinalities[number]
+        if isinstance(state, bool) or not isinstance(state, int | np.integer) or not 0 <= state < count:
+            raise ValueError(f"states of {self.name(number)} are numbered 0 to {count - 1}; found {state!r}.")
+        return int(state)
 
 
 class TableGraph:
@@ -105,11 +193,8 @@ class TableGraph:
             raise ValueError(
                 f"values must have shape {(len(scopes), *['K'] * scopes.shape[1])}; found {log_values.shape}."
             )
-        if scopes.size and (scopes.min() < 0 or scopes.max() >= len(self.variables)):
-            wrong = scopes[(scopes < 0) | (scopes >= len(self.variables))][0]
-            raise ValueError(
-                f"scopes name the variable {wrong}; variables are numbered 0 to {len(self.variables) - 1}."
-            )
+        if (wrong := (scopes < 0) | (scopes >= (count := len(self.variables)))).any():
+            raise ValueError(f"scopes name the variable {scopes[wrong][0]}; variables are numbered 0 to {count - 1}.")
         ordered = np.sort(scopes, axis=1)
         if (twice := (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)).any():
             raise ValueError(f"a scope names a variable twice: {scopes[twice][0].tolist()}.")
@@ -186,3 +271,61 @@ class TableGraph:
     def __repr__(self) -> str:
         seen = f", {len(self.evidence)} observed" if self.evidence else ""
         return f"{type(self).__name__}({len(self.variables)} variables, {len(self.factors)} factors{seen})"
+
+
+class Contradiction(ValueError):
+    """All states have weight zero."""
+
+    def __init__(self) -> None:
+        super().__init__("the evidence has probability zero: no state of the variables has a positive weight.")
+
+
+def check_possible(graph: TableGraph) -> None:
+    """Refuse a graph in which some variable is left without a state.
+
+    A state is struck out when every entry of some table that holds it is zero or needs a struck state; that is repeated
+    until nothing changes. These are the zeros belief propagation would find, so what passes here can be run. A graph
+    whose tables contradict each other around a loop may pass.
+    """
+    cards = graph.cardinalities
+    starts = np.cumsum(cards) - cards
+    alive = graph.flat_unary() > -np.inf
+    # Without zeros in tables of several variables nothing is passed on.
+    zeros = [own for own in graph.tables() if (own.log_values == -np.inf).any()]
+    groups, constants = [own for own in zeros if len(own.shape) > 1], [own for own in zeros if not own.shape]
+    possible = changed = not constants
+    while changed and possible:
+        possible = bool(np.logical_or.reduceat(alive, starts).all()) if len(cards) else True
+        changed = False
+        for own in groups:
+            places = [starts[own.scopes[:, axis]][:, None] + np.arange(k) for axis, k in enumerate(own.shape)]
+            entries = own.log_values > -np.inf
+            for axis, place in enumerate(places):
+                entries = entries & alive[place].reshape(-1, *(k if j == axis else 1 for j, k in enumerate(own.shape)))
+            for axis, place in enumerate(places):
+                held = entries.any(axis=tuple(j + 1 for j in range(len(own.shape)) if j != axis))
+                struck = alive[place] & ~held
+                if struck.any():
+                    alive[place[struck]] = False
+                    changed = True
+    if not possible:
+        raise Contradiction
+
+
+def fixed_states(graph: TableGraph) -> dict[int, int]:
+    """State of each variable that is observed or has one state."""
+    return {int(v): 0 for v in np.flatnonzero(graph.cardinalities == 1)} | graph.evidence
+
+
+def free_states(graph: TableGraph, fixed: dict[int, int]) -> dict[int, int]:
+    """Number of states of each variable that is not fixed."""
+    return {v: count for v, count in enumerate(graph.cardinalities.tolist()) if v not in fixed}
+
+
+def slice_table(
+    scope: tuple[int, ...], values: np.ndarray, fixed: dict[int, int]
+) -> tuple[tuple[int, ...], np.ndarray]:
+    """A table without the variables that are fixed."""
+    if fixed.keys().isdisjoint(scope):
+        return scope, values
+    return tuple(v for v in scope if v not in fixed), values[tuple(fixed.get(v, slice(None)) for v in scope)]

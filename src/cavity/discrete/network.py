@@ -6,10 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from cavity.discrete.approx.approximate import Approximation, approximate
+from cavity.discrete.approx.approximate import Approximation, DiscreteSolution, approximate
 from cavity.discrete.approx.filtering import Filtered, boyen_koller
 from cavity.discrete.approx.loopy import tree_by_tree
-from cavity.discrete.approx.queries import DiscreteSolution
 from cavity.discrete.approx.suggest import Suggestion, suggest
 from cavity.discrete.graph import TableGraph
 from cavity.discrete.io import converters

@@ -12,16 +12,12 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity.factor_graph.variables import Variable
-from cavity.factors.base import Factor
-from cavity.families.base import Family
-from cavity.families.categorical import Categorical
-from cavity.families.product import Product
+from cavity.factors import Factor
+from cavity.families import Categorical, Family, Product
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Parallel, ThereAndBack
-from cavity.moments.base import Moments
-from cavity.moments.closed_form import ClosedForm
-from cavity.moments.enumeration import Enumeration
-from cavity.moments.quadrature import Quadrature, can_integrate
+from cavity.moments import ClosedForm, Enumeration, Moments, Quadrature
+from cavity.moments.quadrature import can_integrate
 from cavity.posteriors.factorised import Factorised, GraphPrior, Reach
 
 #: sites up to which they are visited one after another, there and back; more are visited at once

@@ -1,218 +1,173 @@
-"""A graph of mixed variables and any factors."""
+"""A graph of mixed variables and any factors, with the relations between variables that are stated often."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cavity._core import checks
-from cavity._core.precision import float64
-from cavity.factor_graph.compile import Statement, assembled
-from cavity.factor_graph.distributions import Distributions, common_shape, repeat_first
-from cavity.factor_graph.queries import GraphSolution
-from cavity.factor_graph.variables import Variable
-from cavity.factors.base import Factor
-from cavity.factors.wrappers import Conditioned, ObservedArguments
-from cavity.families.base import Family
-from cavity.families.categorical import Categorical
-from cavity.families.dirichlet import Beta, Dirichlet
-from cavity.families.full_gaussian import FullGaussianWithUniform
+from cavity import factors
+from cavity.factor_graph.base import VariableGraph
+from cavity.factor_graph.variables import Variable, common_shape, finite_numbers, repeat_first
+from cavity.factors.gamma_variables import Draw
+from cavity.factors.linear import Map, Relation
+from cavity.families import Beta, Categorical, Dirichlet, Family, Gamma, Gaussian
 from cavity.families.gamma import GammaWithUniform
-from cavity.families.gaussian import GaussianWithUniform
-from cavity.moments.base import Moments
-
-if TYPE_CHECKING:
-    from cavity.inference.problem import Problem
-    from cavity.inference.solution import Solution
-
-Size = int | tuple[int, ...] | None
 
 
-class FactorGraph(Distributions):
+class FactorGraph(VariableGraph):
     """p(x) ∝ ∏ t(x_scope) over arrays of variables, each of one family; q is a product over all of them.
 
     Variables are made with their priors by `gaussian`, `vector`, `gamma`, `beta`, `dirichlet`, `categorical`, and by
     relations such as `linear` and `normal`; `add` connects any factor. An array of variables connected by one call
     is compiled as one group.
+
+    The argument `out` of a relation is what it is about: variables, or numbers where they were observed; new variables
+    are made where it is None.
     """
 
-    def __init__(self) -> None:
-        self.priors: dict[Family, list[np.ndarray]] = {}
-        self.named: dict[str, Variable] = {}
-        self.statements: list[Statement] = []
+    def linear(
+        self, *parts: Variable, weights: Any = None, offset: Any = 0.0, variance: Any = 0.0, out: Any = None
+    ) -> Any:
+        """out = Σ weights × parts + offset + noise N(0, variance), of numbers; weights are all 1 if not given.
 
-    # ------------------------------------------------------------ variables
-
-    @float64
-    def gaussian(
-        self, mean: Any = None, variance: Any = None, *, size: Size = None, name: str | None = None
-    ) -> Variable:
-        """Numbers with prior N(mean, variance); without them nothing is known of the variable but what factors say."""
-        family = GaussianWithUniform()
-        if (mean is None) != (variance is None):
-            raise ValueError("mean and variance are given both or neither.")
-        if mean is None:
-            return self.variables(family, np.zeros(2), size=size, name=name)
-        mean, variance = finite("mean", mean), above_zero("variance", variance)
-        return self.variables(family, family.from_mean(mean, variance), size=size, name=name)
-
-    @float64
-    def vector(
-        self,
-        mean: Any = None,
-        covariance: Any = None,
-        *,
-        dimension: int | None = None,
-        size: Size = None,
-        name: str | None = None,
-    ) -> Variable:
-        """Vectors with prior N(mean, covariance) and a covariance of their own in q.
-
-        Of a `dimension` alone, nothing is known of them but what factors say.
+        weights: one per part, numbers or arrays of the statement's shape.
         """
-        if mean is None and covariance is None and dimension is not None:
-            if not isinstance(dimension, int) or dimension < 1:
-                raise ValueError(f"dimension must be an integer of at least 1; found {dimension!r}.")
-            family = FullGaussianWithUniform(dimension)
-            return self.variables(family, np.zeros(family.size), size=size, name=name)
-        if mean is None or covariance is None or dimension is not None:
-            raise ValueError("vector takes mean and covariance, or a dimension alone.")
-        mean, covariance = finite("mean", mean), finite("covariance", covariance)
-        if mean.ndim < 1 or covariance.shape[-2:] != (mean.shape[-1],) * 2:
-            raise ValueError(
-                f"mean and covariance must have shapes (…, d) and (…, d, d); found {mean.shape}, {covariance.shape}."
-            )
-        if not (np.linalg.eigvalsh(covariance) > 0).all():
-            raise ValueError("covariance must be positive definite.")
-        family = FullGaussianWithUniform(mean.shape[-1])
-        return self.variables(family, family.from_mean(mean, covariance), size=size, name=name)
-
-    @float64
-    def gamma(self, shape: Any = None, rate: Any = None, *, size: Size = None, name: str | None = None) -> Variable:
-        """Positive numbers with prior Gamma(shape, rate), of mean shape/rate; without them nothing is known of them."""
-        family = GammaWithUniform()
-        if (shape is None) != (rate is None):
-            raise ValueError("shape and rate are given both or neither.")
-        if shape is None:
-            return self.variables(family, family.flat(), size=size, name=name)
-        eta = family.from_shape_rate(above_zero("shape", shape), above_zero("rate", rate))
-        return self.variables(family, eta, size=size, name=name)
-
-    @float64
-    def beta(self, a: Any = 1.0, b: Any = 1.0, *, size: Size = None, name: str | None = None) -> Variable:
-        """Numbers between 0 and 1 with prior Beta(a, b)."""
-        family = Beta()
-        return self.variables(family, family.from_shapes(above_zero("a", a), above_zero("b", b)), size=size, name=name)
-
-    @float64
-    def dirichlet(self, concentration: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Weights that add up to 1, with prior Dirichlet(concentration)."""
-        concentration = above_zero("concentration", concentration)
-        if concentration.ndim < 1 or concentration.shape[-1] < 2:
-            raise ValueError(f"concentration needs two components at least; found shape {concentration.shape}.")
-        return self.variables(Dirichlet(concentration.shape[-1]), concentration, size=size, name=name)
-
-    @float64
-    def categorical(self, probabilities: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Discrete variables with these prior probabilities of their states, or weights; an int: so many, all equal."""
-        if isinstance(probabilities, int):
-            probabilities = np.ones(probabilities)
-        weights = finite("probabilities", probabilities)
-        if weights.ndim < 1 or not (weights >= 0).all() or not (weights.sum(axis=-1) > 0).all():
-            raise ValueError("probabilities must be weights of at least 0, not all of them 0, on the last axis.")
-        family = Categorical(weights.shape[-1])
-        return self.variables(family, family.from_probabilities(weights), size=size, name=name)
-
-    def variables(self, family: Family, prior: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Variables of a family with these natural parameters as their prior, repeated to the size asked for."""
-        eta = np.asarray(prior, float)
-        shape = eta.shape[:-1] if size is None else (size,) if isinstance(size, int) else tuple(size)
+        weights = [1.0] * len(parts) if weights is None else list(weights)
+        if not parts or len(weights) != len(parts):
+            raise ValueError(f"linear takes one weight per part; found {len(weights)} for {len(parts)}.")
+        shapes = [own.shape for own in parts] + [np.shape(own) for own in (*weights, offset, variance)]
         try:
-            rows = np.broadcast_to(eta, (*shape, family.size)).reshape(-1, family.size)
+            shape = np.broadcast_shapes(*shapes, () if out is None else np.shape(getattr(out, "rows", out)))
         except ValueError:
-            raise ValueError(f"size {shape} does not fit parameters of shape {eta.shape[:-1]}.") from None
-        held = self.priors.setdefault(family, [])
-        start = sum(len(own) for own in held)
-        held.append(rows)
-        name = f"x{len(self.named)}" if name is None else name
-        if name in self.named:
-            raise ValueError(f"there is already a variable named {name!r}.")
-        self.named[name] = Variable(family, np.arange(start, start + len(rows)).reshape(shape), name)
-        return self.named[name]
+            raise ValueError(f"parts, weights, offset, variance and out do not fit together: {shapes}.") from None
+        if out is None:
+            out = self.gaussian(size=shape)
+        observed = not isinstance(out, Variable)
+        if observed:
+            offset = np.asarray(offset, float) - np.asarray(out, float)
+        sides, signs = (parts, weights) if observed else ((*parts, out), (*weights, -1.0))
+        data = Relation(np.stack(filled(shape, *signs), axis=-1), *filled(shape, offset, variance))
+        self.add(factors.Linear(), *repeat_first(sides, shape), data=data)
+        return out
 
-    # ------------------------------------------------------------ factors
+    def inner(self, vector: Variable, x: Any, *, offset: Any = 0.0, out: Any = None) -> Any:
+        """out = x·vector + offset, one number for each row of x: the product with a known matrix."""
+        x = np.asarray(x, float)
+        if x.ndim < 1:
+            raise ValueError("x must be a vector, or a matrix with one row a number.")
+        shape = np.broadcast_shapes(x.shape[:-1], vector.shape, np.shape(offset))
+        out = self.gaussian(size=shape) if out is None else out
+        self.add(factors.InnerProduct(), vector, out, data=(*filled((*shape, x.shape[-1]), x), *filled(shape, offset)))
+        return out
 
-    def add(self, factor: Factor, *variables: Any, data: Any = None, moments: Moments | None = None) -> None:
-        """Connect variables by a factor, one site for each entry of their common shape.
+    def product(self, matrix: Any, vector: Variable, *, covariance: Any, offset: Any = 0.0, out: Any = None) -> Any:
+        """out = matrix vector + offset + noise N(0, covariance), a vector; numbers in place of `out` are observed.
 
-        Args:
-            factor: sees one value for each variable, a tuple where there are several, and its site's data.
-            variables: arrays that broadcast to one shape. Arguments that are numbers, or arrays of them, are known: the
-                factor's log density sees them in their places, and only the variables are integrated.
-            data: arrays whose leading axes are that shape, or broadcast to it.
-            moments: how the factor is integrated; by default in closed form where it has one, else by enumeration or
-                quadrature where they work.
+        Leading axes of matrix, offset and covariance are those of arrays of vectors.
         """
-        if not isinstance(factor, Factor):
-            raise TypeError(f"factor must be one of cavity.factors or your own; found {type(factor).__name__}.")
-        places = tuple(place for place, own in enumerate(variables) if not isinstance(own, Variable))
-        slots = tuple(own for own in variables if isinstance(own, Variable))
-        if not slots or not all(is_numeric(variables[place]) for place in places):
-            raise TypeError("add takes a factor and the variables it sees, made by this graph; some may be numbers.")
-        foreign = [own.name for own in slots if not self.holds(own)]
-        if foreign:
-            raise ValueError(f"{foreign[0]} is no variable of this graph.")
-        if places:
-            shape = common_shape(**{f"argument {place}": own for place, own in enumerate(variables)})
-            known = tuple(np.broadcast_to(finite(f"argument {place}", variables[place]), shape) for place in places)
-            own = np.zeros(shape) if data is None else data
-            factor, slots, data = Conditioned(factor, places), repeat_first(slots, shape), ObservedArguments(known, own)
-        self.statements.append(Statement.of(factor, tuple(slots), data, moments))
+        matrix, covariance = np.asarray(matrix, float), np.asarray(covariance, float)
+        if matrix.ndim < 2 or matrix.shape[-1:] != vector.family.event_shape:
+            raise ValueError(
+                f"matrix must have {vector.family.event_shape or 'a vector of'} columns, as many as {vector.name} has "
+                f"components; found shape {matrix.shape}."
+            )
+        size = matrix.shape[-2]
+        if covariance.shape[-2:] != (size, size):
+            raise ValueError(f"covariance must be {size} × {size}; found shape {covariance.shape}.")
+        observed = out is not None and not isinstance(out, Variable)
+        shift = np.asarray(offset, float) - (np.asarray(out, float) if observed else 0.0)
+        shift = np.broadcast_to(shift, (*np.shape(shift)[:-1], size))
+        leads = (matrix.shape[:-2], covariance.shape[:-2], shift.shape[:-1], vector.shape)
+        shape = np.broadcast_shapes(*leads, out.shape if isinstance(out, Variable) else ())
+        out = self.vector(dimension=size, size=shape) if out is None else out
+        sizes = (matrix.shape[-2:], (size,), (size, size))
+        parts = zip((matrix, shift, covariance), sizes, strict=True)
+        data = Map(*(np.broadcast_to(own, (*shape, *axes)) for own, axes in parts))
+        self.add(factors.MatrixProduct(), *repeat_first((vector,) if observed else (vector, out), shape), data=data)
+        return out
 
-    def holds(self, variable: Variable) -> bool:
-        """Whether a handle is of this graph."""
-        own = self.named.get(variable.name)
-        return own is not None and own.family == variable.family and bool(np.isin(variable.rows, own.rows).all())
+    def within(self, variable: Variable, lower: Any = -np.inf, upper: Any = np.inf) -> None:
+        """lower < variable < upper; either bound may be left out."""
+        self.add(factors.Truncation(), variable, data=tuple(filled(variable.shape, lower, upper)))
 
-    def problem(self) -> Problem:
-        """The sites and what q is made of."""
-        if not self.named:
-            raise ValueError("the graph has no variables.")
-        priors = {family: np.concatenate(own) for family, own in self.priors.items()}
-        return assembled(priors, self.statements)
+    def greater(self, variable: Variable, than: Any = 0.0) -> None:
+        """variable > than."""
+        self.within(variable, lower=than)
 
-    def interpret(self, solution: Solution) -> GraphSolution:
-        """The solution of this graph's problem, with marginals by variable or name; `infer(graph)` returns it."""
-        families = getattr(solution.problem.posterior, "families", None)
-        if families != tuple(self.priors) or any(
-            np.shape(eta)[-2] != sum(map(len, own))
-            for eta, own in zip(solution.q.etas, self.priors.values(), strict=True)
-        ):
-            raise ValueError("this solution is of another graph, or of this one before variables were added.")
-        return GraphSolution.of(solution, named=dict(self.named))
+    def equal(self, *variables: Variable) -> None:
+        """All of them are one and the same."""
+        self.add(factors.Equality(), *variables)
 
-    def __repr__(self) -> str:
-        count = sum(own.rows.size for own in self.named.values())
-        return f"FactorGraph({count} variables, {sum(own.size for own in self.statements)} factors)"
+    def normal(self, mean: Any, precision: Variable, out: Any = None) -> Any:
+        """out ~ N(mean, 1/precision).
+
+        mean: numbers or Gaussian variables. precision: Gamma variables; a known precision is `linear` with a variance.
+        """
+        required("precision", "normal", precision, Gamma, "for a known one use linear(…, variance=1/precision)")
+        shape = common_shape(mean=mean, precision=precision, out=out)
+        out = self.gaussian(size=shape) if out is None else out
+        ends = {"out": out, "mean": mean}
+        slots = [own for own in ends.values() if isinstance(own, Variable)]
+        known = [finite_numbers(name, own) for name, own in ends.items() if not isinstance(own, Variable)]
+        value = np.broadcast_to(known[0] - known[1] if len(known) == 2 else sum(known, np.zeros(())), shape)
+        self.add(
+            factors.GaussianPrecision(), *repeat_first((*slots, precision), shape), data=np.broadcast_to(value, shape)
+        )
+        return out
+
+    def logistic(self, z: Variable, out: Variable | None = None) -> Variable:
+        """out = σ(z) = 1/(1 + e^−z): the probability whose log odds are z. New ones are Beta(1, 1) variables."""
+        required("z", "logistic", z, Gaussian, "numbers need no relation")
+        shape = common_shape(z=z, out=out)
+        out = self.variables(Beta(), np.ones(2), size=shape) if out is None else out
+        required("out", "logistic", out, Beta, "it is the probability itself, what is drawn with it is bernoulli(out)")
+        self.add(factors.LogisticLink(), *repeat_first((out, z), shape))
+        return out
+
+    def bernoulli(self, p: Variable, out: Any = None) -> Any:
+        """out = 1 with probability p, else 0. Observed: numbers 0 and 1, or truth values."""
+        required("p", "bernoulli", p, Beta, "a known probability is graph.categorical([1 - p, p])")
+        return self.draw(factors.Bernoulli(), Categorical(2), p, "p", out)
+
+    def choice(self, weights: Variable, out: Any = None) -> Any:
+        """out = k with probability weights[k]. Observed: the states, 0, 1, 2, …"""
+        required("weights", "choice", weights, Dirichlet, "known weights are graph.categorical(weights)")
+        states = weights.family.size
+        if out is not None and not isinstance(out, Variable) and not (finite_numbers("out", out) < states).all():
+            raise ValueError(f"out of choice must be states below {states}; found {np.max(out)}.")
+        return self.draw(factors.CategoricalDraw(), Categorical(states), weights, "weights", out)
+
+    def draw(self, factor: factors.Factor, family: Categorical, source: Variable, name: str, out: Any) -> Any:
+        """A state drawn with unknown probabilities."""
+        shape = common_shape(**{name: source, "out": out})
+        if out is None:
+            out = self.variables(family, np.zeros(family.size), size=shape)
+        if isinstance(out, Variable):
+            self.add(factor, *repeat_first((out, source), shape))
+        else:
+            self.add(factor, *repeat_first((source,), shape), data=np.broadcast_to(finite_numbers("out", out), shape))
+        return out
+
+    def gamma_from(self, shape: Any, rate: Variable, out: Any = None) -> Any:
+        """out ~ Gamma(shape, rate), of mean shape/rate; shape: numbers above 0."""
+        required("rate", "gamma_from", rate, Gamma, "a known rate is graph.gamma(shape, rate)")
+        size = common_shape(shape=shape, rate=rate, out=out)
+        out = self.variables(GammaWithUniform(), GammaWithUniform().flat(), size=size) if out is None else out
+        drawn = isinstance(out, Variable)
+        data = Draw(*filled(size, finite_numbers("shape", shape), 1.0 if drawn else finite_numbers("out", out)))
+        self.add(factors.GammaRate(), *repeat_first((out, rate) if drawn else (rate,), size), data=data)
+        return out
 
 
-def finite(name: str, value: Any) -> np.ndarray:
-    """An array of numbers."""
-    return np.asarray(checks.array(name, value, tuple(range(max(np.ndim(value), 0), np.ndim(value) + 1))), float)
+def required(argument: str, relation: str, value: Any, family: type[Family], advice: str) -> None:
+    """Refuse what is no variable of a family."""
+    if isinstance(value, Variable) and isinstance(value.family, family):
+        return
+    found = type(value.family if isinstance(value, Variable) else value).__name__
+    raise TypeError(f"{argument} of {relation} must be a {family.__name__} variable, found {found}; {advice}.")
 
 
-def is_numeric(value: Any) -> bool:
-    """Whether an argument is a number or an array of numbers."""
-    try:
-        return np.asarray(value).dtype.kind in "biuf"
-    except ValueError:
-        return False
-
-
-def above_zero(name: str, value: Any) -> np.ndarray:
-    """An array of positive numbers."""
-    found = finite(name, value)
-    if not (found > 0).all():
-        raise ValueError(f"{name} must be positive; found {found[~(found > 0)].ravel()[0]}.")
-    return found
+def filled(shape: tuple[int, ...], *values: Any) -> list[np.ndarray]:
+    """Numbers repeated to a shape."""
+    return [np.broadcast_to(np.asarray(own, float), shape) for own in values]

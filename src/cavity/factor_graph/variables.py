@@ -1,4 +1,4 @@
-"""Handles of variables: what users hold of a graph's variables, and index like arrays."""
+"""Handles of variables, which users index like arrays, and what a solution can be asked with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from cavity._core.precision import float64, to_numpy
-from cavity.families.base import Family
+from cavity.families import Family
+from cavity.inference.solution import ModelSolution
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,3 +92,56 @@ class Marginals(Mapping[Any, Marginal]):
 
     def __len__(self) -> int:
         return len(self._named)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GraphSolution(ModelSolution):
+    """The solution of a `FactorGraph`, which knows its variables.
+
+    Attributes:
+        named: the variables of the graph by name.
+    """
+
+    named: dict[str, Variable]
+
+    @property
+    def marginals(self) -> Marginals:
+        """q of every array of variables, by the variable or its name; of a stack of solutions stacks."""
+        families = self.problem.posterior.families  # type: ignore[attr-defined]
+        return Marginals(self.named, dict(zip(families, to_numpy(self.q.etas), strict=True)))
+
+    def by_name(self, x: Any) -> dict[str, Any]:
+        """Draws of every array of variables, by its name."""
+        families = self.problem.posterior.families  # type: ignore[attr-defined]
+        return {name: x[families.index(own.family)][:, own.rows] for name, own in self.named.items()}
+
+
+def common_shape(**arguments: Any) -> tuple[int, ...]:
+    """The shape that variables and numbers broadcast to; what is None has none."""
+    shapes = {
+        name: own.shape if isinstance(own, Variable) else np.shape(own)
+        for name, own in arguments.items()
+        if own is not None
+    }
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"these do not fit together: {found}.") from None
+
+
+def finite_numbers(name: str, value: Any) -> np.ndarray:
+    """Finite numbers."""
+    try:
+        found = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers or a variable; found {type(value).__name__}.") from None
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} must be finite; found {found[~np.isfinite(found)].ravel()[0]}.")
+    return found
+
+
+def repeat_first(slots: tuple[Variable, ...], shape: tuple[int, ...]) -> list[Variable]:
+    """The variables of a statement, the first repeated to the statement's shape."""
+    first = slots[0]
+    return [Variable(first.family, np.broadcast_to(first.rows, shape), first.name), *slots[1:]]

@@ -7,8 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.exact.answers import exact_discrete, exact_map
-from cavity.discrete.exact.junction_tree import calibrate, junction_tree
+from cavity.discrete.exact.junction_tree import calibrate, exact_discrete, exact_map, junction_tree
 from cavity.discrete.exact.program import plan_program
 from cavity.discrete.exact.weighted_tables import Summed, evaluate, free_tables
 

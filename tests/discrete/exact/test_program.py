@@ -10,8 +10,8 @@ from small_graphs import enumerated, joint_table
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.exact import contraction
 from cavity.discrete.exact import program as planning
-from cavity.discrete.exact.answers import exact_discrete
 from cavity.discrete.exact.clique_tree import clique_tree
+from cavity.discrete.exact.junction_tree import exact_discrete
 from cavity.discrete.exact.program import Program, plan_program
 from cavity.discrete.exact.weighted_tables import find_conditionals, free_tables
 

@@ -6,7 +6,7 @@ import numpy as np
 
 import cavity
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.approx.spanning import maximal_tree
+from cavity.discrete.approx.tree import maximal_tree
 
 KINDS = ("grid 4×4", "complete 8", "regular 16")
 #: longest cycle that is made one term

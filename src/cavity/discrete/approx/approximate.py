@@ -1,21 +1,29 @@
-"""What stands for q: independent variables, a tree, or clusters; and which factors are joined before they are sites."""
+"""Approximations of a discrete graph: what stands for q, which factors are joined first, and what a solution says.
+
+q is made of independent variables, of a tree, or of clusters. A solution is asked for marginals of variables and pairs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from scipy.special import logsumexp
 
-from cavity.discrete.approx.loopy import disconnected
-from cavity.discrete.approx.queries import DiscreteSolution
+from cavity._core.precision import float64
+from cavity.discrete.approx.loopy import StoredRows, disconnected, stored_by_cardinality
 from cavity.discrete.approx.rewriting import Clustering, join_factors, join_variables, pad_states
 from cavity.discrete.approx.tree import on_tree
-from cavity.discrete.evidence import check_possible
-from cavity.discrete.graph import TableGraph
+from cavity.discrete.graph import TableGraph, Variables, check_possible
+from cavity.families import Categorical
 from cavity.inference.problem import Problem
-from cavity.inference.solution import Solution
+from cavity.inference.solution import ModelSolution, Solution
+from cavity.posteriors.tree import TreeDistribution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +56,7 @@ class Approximation:
         check_possible(joined)
         if isinstance(self.form, Tree):
             return on_tree(joined, None if self.form.edges is None else tree_edges(joined, self.form.edges))
-        clustering = self.clustering()
-        if clustering is not None:
+        if (clustering := self.clustering()) is not None:
             joined = join_variables(joined, clustering)
             check_possible(joined)
         return disconnected(pad_states(joined))
@@ -65,13 +72,13 @@ class Approximation:
 
 def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = None) -> Approximation:
     """`DiscreteGraph.approximate`: names turned into forms, groups checked."""
-    named = {"disconnected": None, "tree": Tree()}
+    named, wanted = {"disconnected": None, "tree": Tree()}, 'form must be "disconnected", "tree", a Tree or Clusters'
     if isinstance(form, str):
         if form not in named:
-            raise ValueError(f'form must be "disconnected", "tree", a Tree or Clusters; found {form!r}.')
+            raise ValueError(f"{wanted}; found {form!r}.")
         form = named[form]
-    if form is not None and not isinstance(form, Tree | Clusters):
-        raise TypeError(f'form must be "disconnected", "tree", a Tree or Clusters; found {type(form).__name__}.')
+    if not isinstance(form, Tree | Clusters | None):
+        raise TypeError(f"{wanted}; found {type(form).__name__}.")
     return Approximation(graph, form, disjoint_groups(groups, len(graph.factors)) if groups else ())
 
 
@@ -94,3 +101,155 @@ def tree_edges(graph: TableGraph, edges: Any) -> np.ndarray:
     if any(len(edge) != 2 or edge[0] == edge[1] for edge in numbered):
         raise ValueError("edges of a Tree are pairs of different variables.")
     return np.array(numbered, np.int64).reshape(-1, 2)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class DiscreteSolution(ModelSolution):
+    """The solution of a discrete graph, which knows its variables.
+
+    What q holds one by one are *nodes*: the variables, or clusters of them. They may have more states than the
+    variables, which are impossible and come last.
+
+    Attributes:
+        variables: of the graph.
+        clustering: the variables of every node, where these are clusters.
+        sizes: states of every node without the impossible ones.
+    """
+
+    variables: Variables
+    clustering: Clustering | None
+    sizes: np.ndarray
+
+    @classmethod
+    def interpreting(cls, solution: Solution, variables: Variables, clustering: Clustering | None) -> DiscreteSolution:
+        """The solution with what the graph knows; one that cannot be of this graph is refused."""
+        sizes = variables.cardinalities
+        if clustering is not None:
+            sizes = np.array([math.prod(clustering.shape(number)) for number in range(len(clustering.members))])
+        q = solution.q
+        nodes = q.nodes.shape[-2] - 2 if isinstance(q, TreeDistribution) else sum(eta.shape[-2] for eta in q.etas)
+        if nodes != len(sizes):
+            raise ValueError(f"this solution is of another graph: it has {nodes} variables, this one {len(sizes)}.")
+        return cls.of(solution, variables=variables, clustering=clustering, sizes=sizes)
+
+    @property
+    def marginals(self) -> Any:
+        """P(x_i) of every variable: an array (variables, K) where all have K states, else a list of arrays.
+
+        Of a stack of solutions each has the stack's axes first.
+        """
+        own, held = self.clustering, self._held()
+        if own is None and isinstance(held, np.ndarray):
+            return held
+        rows = held if own is None else [own.marginal(held, variable) for variable in range(len(own.cluster))]
+        return np.stack(rows, axis=-2) if len({row.shape[-1] for row in rows}) == 1 else rows
+
+    @float64
+    def pair(self, i: Any, j: Any) -> np.ndarray:
+        """P(x_i, x_j) where the approximation holds it: on a tree always, else in a cluster or in a factor.
+
+        Args:
+            i, j: two variables, by number or name.
+
+        Raises:
+            ValueError: no factor or cluster has both, or the solution is a stack.
+        """
+        if np.ndim(self.code):
+            raise ValueError(f"pair takes one solution at a time; found a stack of shape {np.shape(self.code)}.")
+        i, j = self.variables.number(i), self.variables.number(j)
+        if i == j:
+            raise ValueError(f"a pair needs two variables; found {i} twice.")
+        if isinstance(self.q, TreeDistribution):
+            return self._pair_on_tree(i, j)
+        own = self.clustering
+        if own is not None and (number := int(own.cluster[i])) == own.cluster[j]:
+            return summed_to(self._held()[number].reshape(own.shape(number)), list(own.members[number]), i, j)
+        return self._pair_in_factor(i, j)
+
+    def by_name(self, x: Any) -> np.ndarray:
+        """Drawn states (draws, variables), in the order of the graph."""
+        nodes, own = x, self.clustering
+        if not isinstance(self.q, TreeDistribution):
+            rows = self._rows()
+            nodes = np.stack([x[family][:, row] for family, row in zip(rows.family, rows.row, strict=True)], axis=1)
+        if own is None:
+            return nodes
+        states = [np.unravel_index(nodes[:, node], own.shape(node)) for node in range(len(own.members))]
+        return np.stack([states[node][axis] for node, axis in zip(own.cluster, own.axis, strict=True)], axis=1)
+
+    def _held(self) -> Any:
+        """Marginals of the nodes: an array (nodes, K) where all have K states, else a list of arrays."""
+        moments = self.view("moments")
+        moments = [np.asarray(own) for own in ((moments,) if isinstance(self.q, TreeDistribution) else moments)]
+        if len(moments) == 1:
+            (nodes,) = moments
+            alike = (self.sizes == nodes.shape[-1]).all()
+            return nodes if alike else [nodes[..., node, :k] for node, k in enumerate(self.sizes)]
+        rows = self._rows()
+        return [moments[family][..., row, :k] for family, row, k in zip(rows.family, rows.row, self.sizes, strict=True)]
+
+    def _rows(self) -> StoredRows:
+        """Where every node is stored: with the fewest states that are enough for it."""
+        stored = np.array([family.states for family in self.problem.posterior.families])  # type: ignore[attr-defined]
+        return stored_by_cardinality(stored[np.searchsorted(stored, self.sizes)])
+
+    def _pair_on_tree(self, i: int, j: int) -> np.ndarray:
+        """Along the path: P(x_i, x_j) = Σ P(x_top) P(x_i | x_top) P(x_j | x_top)."""
+        given, nodes = np.exp(np.asarray(self.q.given)), np.exp(np.asarray(self.q.nodes))
+        parent = np.asarray(self.problem.prior.parent)
+
+        def chain(node: int) -> list[int]:
+            found = [node]
+            while found[-1] < len(parent) - 2:
+                found.append(int(parent[found[-1]]))
+            return found
+
+        up_i, up_j = chain(i), chain(j)
+        top = next(node for node in up_i if node in up_j)
+        states = given.shape[1]
+
+        def down(path: list[int]) -> np.ndarray:
+            """P(x_end | x_top), from the conditionals below the top."""
+            steps = path[: path.index(top)][::-1]
+            return reduce(lambda total, node: total @ np.nan_to_num(given[node]), steps, np.eye(states))
+
+        joint = np.einsum("t,ti,tj->ij", nodes[top], down(up_i), down(up_j))
+        return joint[: self.sizes[i], : self.sizes[j]] / joint.sum()
+
+    def _pair_in_factor(self, i: int, j: int) -> np.ndarray:
+        """From factor × cavity of a factor that sees both; EP matches its single marginals, not the pair."""
+        own, rows = self.clustering, self._rows()
+        a, b = (i, j) if own is None else (int(own.cluster[i]), int(own.cluster[j]))
+        for number, (group, wires) in enumerate(zip(self.problem.groups, self.problem.prior.wires, strict=True)):
+            slots, wires = np.array(group.scope.slots), np.asarray(wires)
+            seen = [((slots == rows.family[node]) & (wires == rows.row[node])).any(axis=1) for node in (a, b)]
+            sites = np.flatnonzero(seen[0] & seen[1])
+            if len(sites):
+                places = zip(slots, wires[sites[0]], strict=True)
+                scope = [int(np.flatnonzero(rows.family == slot)[row]) for slot, row in places]
+                log_joint = np.asarray(group.data)[sites[0]] + log_cavities(self, rows, number, sites[0], scope)
+                p = np.exp(log_joint - logsumexp(log_joint))
+                p = p[tuple(slice(int(self.sizes[node])) for node in scope)]
+                if own is not None:
+                    p = p.reshape([count for node in scope for count in own.shape(node)])
+                    scope = [v for node in scope for v in own.members[node]]
+                return summed_to(p, scope, i, j)
+        raise ValueError(f"this approximation does not hold the pair ({i}, {j}): no factor or cluster has both.")
+
+
+def log_cavities(solution: Solution, rows: StoredRows, group: int, site: int, scope: list[int]) -> np.ndarray:
+    """Σ of the log cavities of the nodes that a site sees, one axis each. rows: where the nodes are stored."""
+    total, start, message = np.zeros(()), 0, np.asarray(solution.sites[group][site])
+    for axis, node in enumerate(scope):
+        family = Categorical(int(rows.cardinalities[rows.family[node]]))
+        eta = solution.q.etas[rows.family[node]][rows.row[node]]
+        left = np.asarray(family.log_probabilities(jnp.asarray(eta - message[start : start + family.size])))
+        start += family.size
+        total = total + left.reshape([-1 if k == axis else 1 for k in range(len(scope))])
+    return total
+
+
+def summed_to(p: np.ndarray, scope: list[int], i: int, j: int) -> np.ndarray:
+    """A joint table over a scope summed down to two variables."""
+    summed = p.sum(tuple(k for k, v in enumerate(scope) if v not in (i, j)))
+    return summed if scope.index(i) < scope.index(j) else summed.T

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from cavity.discrete.approx.rewriting import Clustering, join_variables
-from cavity.discrete.evidence import Contradiction
-from cavity.discrete.exact.answers import exact_discrete
-from cavity.discrete.graph import TableGraph
+from cavity.discrete.exact.junction_tree import exact_discrete
+from cavity.discrete.graph import Contradiction, TableGraph
 from cavity.discrete.tables import LogTable
 
 
@@ -42,17 +42,8 @@ def boyen_koller(graph: TableGraph, slices: Sequence[Sequence[Any]], clusters: A
     factors_by_slice(graph, place, len(numbered))  # said of the variables that the caller knows
     merged = [sorted({int(clustering.cluster[variable]) for variable in own}) for own in numbered]
     found = filter_slices(join_variables(graph, clustering), merged, memory)
-    joint = {
-        cluster: values.reshape(graph.cardinalities[list(clustering.members[cluster])])
-        for held, values_held in zip(merged, found.marginals, strict=True)
-        for cluster, values in zip(held, values_held, strict=True)
-    }
-    marginals = []
-    for own in numbered:
-        marginals.append([])
-        for variable in own:
-            table, axis = joint[int(clustering.cluster[variable])], clustering.axis[variable]
-            marginals[-1].append(table.sum(tuple(k for k in range(table.ndim) if k != axis)))
+    held = dict(zip(chain(*merged), chain(*found.marginals), strict=True))
+    marginals = [[clustering.marginal(held, variable) for variable in own] for own in numbered]
     return Filtered(marginals, found.log_evidence)
 
 

@@ -14,8 +14,7 @@ from cavity.discrete.approx.parallel_bp import InColumns
 from cavity.discrete.approx.rewriting import pad_states
 from cavity.discrete.graph import TableGraph
 from cavity.factors.table import Table
-from cavity.families.categorical import Categorical
-from cavity.families.product import Product
+from cavity.families import Categorical, Product
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import InOrder, Order, Parallel
 from cavity.moments.enumeration import Enumeration

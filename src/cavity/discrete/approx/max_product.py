@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cavity.discrete.approx.approximate import approximate
+from cavity.discrete.approx.approximate import DiscreteSolution, approximate, log_cavities
 from cavity.discrete.approx.loopy import stored_by_cardinality
-from cavity.discrete.approx.queries import DiscreteSolution, log_cavities
 from cavity.discrete.approx.rewriting import pad_states
-from cavity.discrete.exact.answers import log_weight
+from cavity.discrete.exact.junction_tree import log_weight
 from cavity.discrete.graph import TableGraph
 from cavity.inference.infer import infer
 from cavity.inference.methods import EP, Method

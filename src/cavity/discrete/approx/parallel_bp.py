@@ -122,7 +122,7 @@ def sweep_columns(
     end = jax.lax.while_loop(moving, sweep, start)
     etas = tuple(join_columns(own, eta.shape[1]) for own, eta in zip(end.q, state.q.etas, strict=True))
     sites = tuple(
-        jnp.concatenate([join_columns(own, 2 * k) for own, k in zip(site, slot_states(group), strict=True)], axis=1)
+        jnp.concatenate([join_columns(own, 2 * k) for own, k in zip(site, group.data.shape[1:], strict=True)], axis=1)
         for group, site in zip(groups, end.sites, strict=True)
     )
     return end._replace(q=state.q._replace(etas=etas), sites=sites)
@@ -154,7 +154,7 @@ def measure_columns(problem: Problem, method: UpdateRule, zeros: bool, state: St
         found = group_messages(problem, method, group, table, q, sites)
         inside = [
             elementwise_log_sum(log_weights_of(add_scaled(cavity, site, method.power), k))
-            for cavity, site, k in zip(found.cavity, sites, slot_states(group), strict=True)
+            for cavity, site, k in zip(found.cavity, sites, group.data.shape[1:], strict=True)
         ]
         scale = (found.log_total - reduce(jnp.add, inside)) / method.power
         scales.append(jnp.where(found.usable, scale, 0.0))
@@ -208,11 +208,6 @@ def join_columns(column: Column, size: int) -> jax.Array:
     return jnp.stack([*column, *[jnp.zeros_like(column[0])] * (size - len(column))], axis=1)
 
 
-def slot_states(group: SiteGroup) -> list[int]:
-    """The numbers of states of a group's slots."""
-    return list(group.data.shape[1:])
-
-
 def variable_columns(etas: tuple[jax.Array, ...], zeros: bool) -> tuple[Column, ...]:
     """The columns of all variables, one per family."""
     return tuple(split_columns(eta.shape[1] // 2, jnp.asarray(eta, float), zeros) for eta in etas)
@@ -220,8 +215,8 @@ def variable_columns(etas: tuple[jax.Array, ...], zeros: bool) -> tuple[Column, 
 
 def site_columns(group: SiteGroup, sites: jax.Array, zeros: bool) -> tuple[Column, ...]:
     """The columns of a group's sites, one per slot."""
-    parts = consecutive_slices([2 * k for k in slot_states(group)])
-    return tuple(split_columns(k, sites[:, part], zeros) for k, part in zip(slot_states(group), parts, strict=True))
+    parts = consecutive_slices([2 * k for k in group.data.shape[1:]])
+    return tuple(split_columns(k, sites[:, part], zeros) for k, part in zip(group.data.shape[1:], parts, strict=True))
 
 
 def log_weights_of(column: Column, states: int) -> Column:
@@ -274,7 +269,7 @@ def group_messages(
 ) -> GroupMessages:
     """Delete, tilt and match all sites of a group; the largest log weight of every message is 0."""
     wires = problem.prior.wires[group.scope.group]
-    states = slot_states(group)
+    states = group.data.shape[1:]
     seen = [[own[wires[:, slot]] for own in q[number]] for slot, number in enumerate(group.scope.slots)]
     cavity = [add_scaled(own, site, -method.power) for own, site in zip(seen, sites, strict=True)]
     weights = [log_weights_of(own, k) for own, k in zip(cavity, states, strict=True)]

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cavity.discrete.graph import TableGraph
+from cavity.discrete.graph import TableGraph, Variables
 from cavity.discrete.tables import FactorTables, LogTable, Tables
-from cavity.discrete.variables import Variables
 
 #: entries of tables that are worth reading to save one shape: some hundred sweeps of them take as long as compiling it
 WORTH = 2**16
@@ -45,19 +44,25 @@ class Clustering:
         if len(set(flat)) < len(flat):
             twice = next(number for number in flat if flat.count(number) > 1)
             raise ValueError(f"clusters must be disjoint; {graph.variables.name(twice)} is in two.")
-        count, cards, alone = (
-            len(graph.variables),
-            graph.cardinalities,
-            set(range(len(graph.variables))).difference(flat),
-        )
+        cards, alone = graph.cardinalities, set(range(len(graph.variables))).difference(flat)
         members = (*(own for own in found if own), *((number,) for number in sorted(alone)))
         largest = max((math.prod(cards[list(own)].tolist()) for own in members), default=0)
         if largest > LARGEST_TABLE:
             raise ValueError(f"a cluster has {largest} joint states, more than {LARGEST_TABLE}.")
-        cluster, axis = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        cluster, axis = np.zeros((2, len(cards)), np.int64)
         for number, own in enumerate(members):
             cluster[list(own)], axis[list(own)] = number, range(len(own))
         return cls(members, cluster, axis, cards)
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """The numbers of states of the members of a cluster."""
+        return tuple(self.cardinalities[list(self.members[number])].tolist())
+
+    def marginal(self, held: Any, variable: int) -> np.ndarray:
+        """P(x) of a variable. held: by cluster, the probabilities of its joint states, on the last axis."""
+        joint, shape = held[self.cluster[variable]], self.shape(self.cluster[variable])
+        others = tuple(k - len(shape) for k in range(len(shape)) if k != self.axis[variable])
+        return joint.reshape(*joint.shape[:-1], *shape).sum(others)
 
 
 def join_factors(graph: TableGraph, groups: tuple[tuple[int, ...], ...]) -> TableGraph:

@@ -13,11 +13,10 @@ from collections import deque
 from dataclasses import dataclass
 
 from cavity.discrete.approx.approximate import Approximation, Tree
-from cavity.discrete.approx.spanning import Rooted, maximal_tree, pair_information, root_forest, span
-from cavity.discrete.evidence import Contradiction
+from cavity.discrete.approx.tree import Rooted, maximal_tree, pair_information, root_forest, span
 from cavity.discrete.exact.clique_tree import clique_tree
 from cavity.discrete.exact.weighted_tables import free_tables
-from cavity.discrete.graph import TableGraph
+from cavity.discrete.graph import Contradiction, TableGraph
 
 #: factors on the longest loop that is joined into one group
 LONGEST_LOOP = 6

@@ -17,11 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cavity.discrete.evidence import Contradiction, fixed_states, free_states, slice_table
-from cavity.discrete.exact.clique_tree import Scope
-from cavity.discrete.exact.junction_tree import SAFE
+from cavity.discrete.exact.clique_tree import SAFE, Scope
 from cavity.discrete.exact.program import Program
-from cavity.discrete.graph import TableGraph
+from cavity.discrete.graph import Contradiction, TableGraph, fixed_states, free_states, slice_table
 from cavity.discrete.tables import FactorTables, Tables
 
 #: bounds past this are measured instead

@@ -46,12 +46,7 @@ class BifWords:
         self.pieces: list[str] = []
         self.is_sign: list[bool] = []
         self.offsets: list[int] = []
-        self.place = 0
-        self.split()
-
-    def split(self) -> None:
-        """Find the words and signs."""
-        offset = 0
+        self.place = offset = 0
         while offset < len(self.text):
             match = PIECE.match(self.text, offset)
             if match is None:
@@ -75,10 +70,6 @@ class BifWords:
     def ended(self) -> bool:
         """Whether no word is left."""
         return self.place >= len(self.pieces)
-
-    def at(self, place: int) -> str:
-        """The word or sign at a place."""
-        return self.pieces[place]
 
     def error(self, place: int, sentence: str) -> ValueError:
         """The error that what stands at a place is the reason of."""
@@ -256,7 +247,7 @@ def parse_table(words: BifWords, graph: TableGraph, header: Header) -> np.ndarra
         elif words.accept("default") and default is None and not whole:
             default = words.probabilities(shape[0])
         else:
-            raise words.error(start, f"expected a row, one table or one default; found {quoted(words.at(start))}.")
+            raise words.error(start, f"expected a row, one table or one default; found {quoted(words.pieces[start])}.")
     missing = np.isnan(table[0])
     if missing.any() and default is None:
         states = np.unravel_index(int(np.argmax(missing)), shape[1:])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.io.flat_tables import written_tables
+from cavity.discrete.io.tokens import written_tables
 
 #: states of a spin, in their order
 SPINS = ("-1", "+1")

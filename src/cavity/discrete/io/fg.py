@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.io.flat_tables import PlainTable, Scopes, store_tables, written_tables
-from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, Tokens
+from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, PlainTable, Scopes, Tokens, store_tables, written_tables
 
 
 class Heads(NamedTuple):

@@ -12,17 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.io.flat_tables import Scopes, store_tables, written_tables
-from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, Tokens, quoted
-
-KINDS = ("MARKOV", "BAYES")
+from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, Scopes, Tokens, quoted, store_tables, written_tables
 
 
 def parse_uai(text: str) -> TableGraph:
     """The graph of a `.uai` text, its factors in the order of the text. BAYES tables are factors like any other."""
-    tokens = Tokens(text)
-    if not tokens.words or tokens.words[0] not in KINDS:
-        raise tokens.unexpected(0, "MARKOV or BAYES")
+    tokens = headed_tokens(text, "MARKOV", "BAYES")
     count = tokens.count(1, "the number of variables")
     cardinalities = tokens.integers(range(2, 2 + count), "a cardinality", least=1)
     if (states := sum(cardinalities.tolist())) > LARGEST:
@@ -134,7 +129,7 @@ def read_mar(text: str) -> list[np.ndarray]:
 
     They are as rounded as the file has them: nothing is normalised.
     """
-    tokens = result_tokens(text, "MAR")
+    tokens = headed_tokens(text, "MAR")
     count, place = tokens.count(1, "the number of variables", words_each=2), 2
     marginals = []
     for variable in range(count):
@@ -159,7 +154,7 @@ def write_mar(marginals: Iterable[Sequence[float] | np.ndarray]) -> str:
 
 def read_pr(text: str) -> float:
     """The natural logarithm of Z: PR and log₁₀ Z, which is what the file holds. −inf where Z is 0."""
-    tokens = result_tokens(text, "PR")
+    tokens = headed_tokens(text, "PR")
     found = tokens.number(1, "log10 of Z")
     if math.isnan(found) or found == math.inf:
         raise tokens.error(1, f"log10 of Z must be finite, or -inf; found {quoted(tokens.words[1])}.")
@@ -177,7 +172,7 @@ def write_pr(log_z: float) -> str:
 
 def read_map(text: str) -> np.ndarray:
     """The state of every variable: MAP, the number of variables, their states."""
-    tokens = result_tokens(text, "MAP")
+    tokens = headed_tokens(text, "MAP")
     count = tokens.count(1, "the number of variables")
     tokens.end(2 + count)
     return tokens.integers(range(2, 2 + count), "a state")
@@ -191,9 +186,9 @@ def write_map(states: Sequence[int] | np.ndarray) -> str:
     return "\n".join(["MAP", " ".join(map(str, (len(found), *found.tolist())))]) + "\n"
 
 
-def result_tokens(text: str, head: str) -> Tokens:
-    """The words of a result, if it is of this kind."""
+def headed_tokens(text: str, *heads: str) -> Tokens:
+    """The words of a text, if the first is one of these."""
     tokens = Tokens(text)
-    if not tokens.words or tokens.words[0] != head:
-        raise tokens.unexpected(0, head)
+    if not tokens.words or tokens.words[0] not in heads:
+        raise tokens.unexpected(0, " or ".join(heads))
     return tokens

@@ -9,7 +9,7 @@ from distributed import Client
 
 from cavity._core.precision import float64
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.evidence import check_possible
+from cavity.discrete.graph import check_possible
 from cavity.distributed.clients import client_or_local
 from cavity.distributed.contributions import BorderMessages
 from cavity.distributed.graph.cutting import Cut, cut_graph

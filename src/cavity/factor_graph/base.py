@@ -1,0 +1,203 @@
+"""Variables of mixed families with their priors, and the factors that connect them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cavity._core import checks
+from cavity._core.precision import float64
+from cavity.factor_graph.compile import Statement, assembled
+from cavity.factor_graph.variables import GraphSolution, Variable, common_shape, repeat_first
+from cavity.factors import Factor
+from cavity.factors.wrappers import Conditioned, ObservedArguments
+from cavity.families import Beta, Categorical, Dirichlet, Family
+from cavity.families.full_gaussian import FullGaussianWithUniform
+from cavity.families.gamma import GammaWithUniform
+from cavity.families.gaussian import GaussianWithUniform
+from cavity.inference.problem import Problem
+from cavity.inference.solution import Solution
+from cavity.moments import Moments
+
+Size = int | tuple[int, ...] | None
+
+
+class VariableGraph:
+    """What a graph is made of: arrays of variables, each of one family, and factors between them."""
+
+    def __init__(self) -> None:
+        self.priors: dict[Family, list[np.ndarray]] = {}
+        self.named: dict[str, Variable] = {}
+        self.statements: list[Statement] = []
+
+    @float64
+    def gaussian(
+        self, mean: Any = None, variance: Any = None, *, size: Size = None, name: str | None = None
+    ) -> Variable:
+        """Numbers with prior N(mean, variance); without them nothing is known of the variable but what factors say."""
+        family = GaussianWithUniform()
+        if (mean is None) != (variance is None):
+            raise ValueError("mean and variance are given both or neither.")
+        if mean is None:
+            return self.variables(family, np.zeros(2), size=size, name=name)
+        mean, variance = finite("mean", mean), above_zero("variance", variance)
+        return self.variables(family, family.from_mean(mean, variance), size=size, name=name)
+
+    @float64
+    def vector(
+        self,
+        mean: Any = None,
+        covariance: Any = None,
+        *,
+        dimension: int | None = None,
+        size: Size = None,
+        name: str | None = None,
+    ) -> Variable:
+        """Vectors with prior N(mean, covariance) and a covariance of their own in q.
+
+        Of a `dimension` alone, nothing is known of them but what factors say.
+        """
+        if mean is None and covariance is None and dimension is not None:
+            if not isinstance(dimension, int) or dimension < 1:
+                raise ValueError(f"dimension must be an integer of at least 1; found {dimension!r}.")
+            family = FullGaussianWithUniform(dimension)
+            return self.variables(family, np.zeros(family.size), size=size, name=name)
+        if mean is None or covariance is None or dimension is not None:
+            raise ValueError("vector takes mean and covariance, or a dimension alone.")
+        mean, covariance = finite("mean", mean), finite("covariance", covariance)
+        if mean.ndim < 1 or covariance.shape[-2:] != (mean.shape[-1],) * 2:
+            raise ValueError(
+                f"mean and covariance must have shapes (…, d) and (…, d, d); found {mean.shape}, {covariance.shape}."
+            )
+        if not (np.linalg.eigvalsh(covariance) > 0).all():
+            raise ValueError("covariance must be positive definite.")
+        family = FullGaussianWithUniform(mean.shape[-1])
+        return self.variables(family, family.from_mean(mean, covariance), size=size, name=name)
+
+    @float64
+    def gamma(self, shape: Any = None, rate: Any = None, *, size: Size = None, name: str | None = None) -> Variable:
+        """Positive numbers with prior Gamma(shape, rate), of mean shape/rate; without them nothing is known of them."""
+        family = GammaWithUniform()
+        if (shape is None) != (rate is None):
+            raise ValueError("shape and rate are given both or neither.")
+        if shape is None:
+            return self.variables(family, family.flat(), size=size, name=name)
+        eta = family.from_shape_rate(above_zero("shape", shape), above_zero("rate", rate))
+        return self.variables(family, eta, size=size, name=name)
+
+    @float64
+    def beta(self, a: Any = 1.0, b: Any = 1.0, *, size: Size = None, name: str | None = None) -> Variable:
+        """Numbers between 0 and 1 with prior Beta(a, b)."""
+        family = Beta()
+        return self.variables(family, family.from_shapes(above_zero("a", a), above_zero("b", b)), size=size, name=name)
+
+    @float64
+    def dirichlet(self, concentration: Any, *, size: Size = None, name: str | None = None) -> Variable:
+        """Weights that add up to 1, with prior Dirichlet(concentration)."""
+        concentration = above_zero("concentration", concentration)
+        if concentration.ndim < 1 or concentration.shape[-1] < 2:
+            raise ValueError(f"concentration needs two components at least; found shape {concentration.shape}.")
+        return self.variables(Dirichlet(concentration.shape[-1]), concentration, size=size, name=name)
+
+    @float64
+    def categorical(self, probabilities: Any, *, size: Size = None, name: str | None = None) -> Variable:
+        """Discrete variables with these prior probabilities of their states, or weights; an int: so many, all equal."""
+        if isinstance(probabilities, int):
+            probabilities = np.ones(probabilities)
+        weights = finite("probabilities", probabilities)
+        if weights.ndim < 1 or not (weights >= 0).all() or not (weights.sum(axis=-1) > 0).all():
+            raise ValueError("probabilities must be weights of at least 0, not all of them 0, on the last axis.")
+        family = Categorical(weights.shape[-1])
+        return self.variables(family, family.from_probabilities(weights), size=size, name=name)
+
+    def variables(self, family: Family, prior: Any, *, size: Size = None, name: str | None = None) -> Variable:
+        """Variables of a family with these natural parameters as their prior, repeated to the size asked for."""
+        eta = np.asarray(prior, float)
+        shape = eta.shape[:-1] if size is None else (size,) if isinstance(size, int) else tuple(size)
+        try:
+            rows = np.broadcast_to(eta, (*shape, family.size)).reshape(-1, family.size)
+        except ValueError:
+            raise ValueError(f"size {shape} does not fit parameters of shape {eta.shape[:-1]}.") from None
+        held = self.priors.setdefault(family, [])
+        start = sum(len(own) for own in held)
+        held.append(rows)
+        name = f"x{len(self.named)}" if name is None else name
+        if name in self.named:
+            raise ValueError(f"there is already a variable named {name!r}.")
+        self.named[name] = Variable(family, np.arange(start, start + len(rows)).reshape(shape), name)
+        return self.named[name]
+
+    def add(self, factor: Factor, *variables: Any, data: Any = None, moments: Moments | None = None) -> None:
+        """Connect variables by a factor, one site for each entry of their common shape.
+
+        Args:
+            factor: sees one value for each variable, a tuple where there are several, and its site's data.
+            variables: arrays that broadcast to one shape. Arguments that are numbers, or arrays of them, are known: the
+                factor's log density sees them in their places, and only the variables are integrated.
+            data: arrays whose leading axes are that shape, or broadcast to it.
+            moments: how the factor is integrated; by default in closed form where it has one, else by enumeration or
+                quadrature where they work.
+        """
+        if not isinstance(factor, Factor):
+            raise TypeError(f"factor must be one of cavity.factors or your own; found {type(factor).__name__}.")
+        places = tuple(place for place, own in enumerate(variables) if not isinstance(own, Variable))
+        slots = tuple(own for own in variables if isinstance(own, Variable))
+        if not slots or not all(is_numeric(variables[place]) for place in places):
+            raise TypeError("add takes a factor and the variables it sees, made by this graph; some may be numbers.")
+        foreign = [own.name for own in slots if not self.holds(own)]
+        if foreign:
+            raise ValueError(f"{foreign[0]} is no variable of this graph.")
+        if places:
+            shape = common_shape(**{f"argument {place}": own for place, own in enumerate(variables)})
+            known = tuple(np.broadcast_to(finite(f"argument {place}", variables[place]), shape) for place in places)
+            own = np.zeros(shape) if data is None else data
+            factor, slots, data = Conditioned(factor, places), repeat_first(slots, shape), ObservedArguments(known, own)
+        self.statements.append(Statement.of(factor, tuple(slots), data, moments))
+
+    def holds(self, variable: Variable) -> bool:
+        """Whether a handle is of this graph."""
+        own = self.named.get(variable.name)
+        return own is not None and own.family == variable.family and bool(np.isin(variable.rows, own.rows).all())
+
+    def problem(self) -> Problem:
+        """The sites and what q is made of."""
+        if not self.named:
+            raise ValueError("the graph has no variables.")
+        priors = {family: np.concatenate(own) for family, own in self.priors.items()}
+        return assembled(priors, self.statements)
+
+    def interpret(self, solution: Solution) -> GraphSolution:
+        """The solution of this graph's problem, with marginals by variable or name; `infer(graph)` returns it."""
+        families = getattr(solution.problem.posterior, "families", None)
+        if families != tuple(self.priors) or any(
+            np.shape(eta)[-2] != sum(map(len, own))
+            for eta, own in zip(solution.q.etas, self.priors.values(), strict=True)
+        ):
+            raise ValueError("this solution is of another graph, or of this one before variables were added.")
+        return GraphSolution.of(solution, named=dict(self.named))
+
+    def __repr__(self) -> str:
+        count = sum(own.rows.size for own in self.named.values())
+        return f"{type(self).__name__}({count} variables, {sum(own.size for own in self.statements)} factors)"
+
+
+def finite(name: str, value: Any) -> np.ndarray:
+    """An array of numbers."""
+    return np.asarray(checks.array(name, value, tuple(range(max(np.ndim(value), 0), np.ndim(value) + 1))), float)
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether an argument is a number or an array of numbers."""
+    try:
+        return np.asarray(value).dtype.kind in "biuf"
+    except ValueError:
+        return False
+
+
+def above_zero(name: str, value: Any) -> np.ndarray:
+    """An array of positive numbers."""
+    found = finite(name, value)
+    if not (found > 0).all():
+        raise ValueError(f"{name} must be positive; found {found[~(found > 0)].ravel()[0]}.")
+    return found
