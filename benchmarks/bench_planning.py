@@ -27,10 +27,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity import distributed
-from cavity.distributed.linear import driver
-from cavity.distributed.linear.worker import Shard, accepted_sites, shard_arguments, sweep_rows, visit_rows
-from cavity.distributed.naturals import pack_naturals, packed_size
-from cavity.distributed.protocol import Request, Response
+from cavity.distributed import linear_fit
+from cavity.distributed.gaussian import pack_naturals, packed_size
+from cavity.distributed.linear_shards import Shard, accepted_sites, shard_arguments, sweep_rows, visit_rows
+from cavity.distributed.rounds import Request, Response
 from cavity.factors import Probit
 from cavity.models.latent_gaussian.assembly import LinearRows
 
@@ -101,7 +101,7 @@ class Timed(NamedTuple):
 def run(client: Any, loads: list[Any], asynchronous: bool, latency: float, slow: int, factor: float) -> Timed:
     """One fit with the given hindrances."""
     marks: list[float] = []
-    with mock.patch.object(driver.RowRounds, "visit", partial(hindered, latency, slow, factor)):
+    with mock.patch.object(linear_fit.RowRounds, "visit", partial(hindered, latency, slow, factor)):
         fit = distributed.fit(
             loads,
             factor=FACTOR,

@@ -14,7 +14,7 @@ from cavity.baselines.forests import (
 )
 from cavity.baselines.forests.message_forest import LEAST, best_split
 from cavity.families import Beta, Gaussian, Product
-from cavity.learned.targets import Target
+from cavity.learned.message_coordinates import Target
 
 
 def cavities(count, seed=0):

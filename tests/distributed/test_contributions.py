@@ -4,9 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cavity.distributed.contributions import Contributions
-from cavity.distributed.naturals import is_proper, pack_naturals, unpack_naturals
-from cavity.distributed.protocol import Response
+from cavity.distributed.gaussian import Contributions, is_proper, pack_naturals, unpack_naturals
+from cavity.distributed.rounds import Response
 
 
 def diagonal(*values: float) -> np.ndarray:

@@ -15,7 +15,7 @@ import pytest
 from shard_reference import draw_rows, probit_ep
 
 from cavity import distributed
-from cavity.distributed.naturals import unpack_naturals
+from cavity.distributed.gaussian import unpack_naturals
 from cavity.factors import StudentT
 from cavity.inference.status import Status
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from shard_reference import draw_rows, probit_ep
 
-from cavity.distributed.linear.worker import Shard, measure_rows, visit_rows
-from cavity.distributed.naturals import pack_naturals, packed_size, to_moments
-from cavity.distributed.protocol import Request
+from cavity.distributed.gaussian import pack_naturals, packed_size, to_moments
+from cavity.distributed.linear_shards import Shard, measure_rows, visit_rows
+from cavity.distributed.rounds import Request
 from cavity.factors import Probit
 from cavity.models.latent_gaussian.assembly import LinearRows
 

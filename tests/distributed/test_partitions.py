@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from cavity import distributed
-from cavity.distributed.naturals import unpack_naturals
+from cavity.distributed.gaussian import unpack_naturals
 from cavity.distributed.partitions import naturals_from_draws
 from cavity.inference.status import Status
 

@@ -5,13 +5,11 @@ import numpy as np
 import pytest
 
 from cavity.discrete import DiscreteGraph
-from cavity.distributed.graph.cutting import cut_graph
-from cavity.distributed.graph.worker import load_part, measure_part, visit_part
-from cavity.distributed.linear.loading import load_shard
-from cavity.distributed.linear.worker import measure_rows, visit_rows
-from cavity.distributed.naturals import pack_naturals
+from cavity.distributed.gaussian import pack_naturals
+from cavity.distributed.graph_parts import cut_graph, load_part, measure_part, visit_part
+from cavity.distributed.linear_shards import load_shard, measure_rows, visit_rows
 from cavity.distributed.partitions import load_partition, visit_partition
-from cavity.distributed.protocol import Measurement, Request, Response
+from cavity.distributed.rounds import Measurement, Request, Response
 from cavity.factors import Gaussian
 
 RNG = np.random.default_rng(3)

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from cavity.distributed.contributions import Contributions
-from cavity.distributed.naturals import pack_naturals
-from cavity.distributed.protocol import Response
-from cavity.distributed.rounds import RoundOptions, Rounds
+from cavity.distributed.gaussian import Contributions, pack_naturals
+from cavity.distributed.rounds import Response, RoundOptions, Rounds
 from cavity.inference.status import Status
 
 
@@ -49,29 +47,29 @@ def rounds_of(functions, slow=(), **options):
 CONSTANT = [lambda m: (1.0, 2.0), lambda m: (-0.5, 1.0), lambda m: (0.25, 0.5)]
 
 
-@pytest.mark.parametrize("kind", ["run_synchronous", "run_asynchronous"])
-def test_what_does_not_depend_on_others_is_settled_when_asked_twice(kind):
-    rounds = rounds_of(CONSTANT)
-    assert getattr(rounds, kind)() is Status.CONVERGED
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_does_not_depend_on_others_is_settled_when_asked_twice(asynchronous):
+    rounds = rounds_of(CONSTANT, asynchronous=asynchronous)
+    assert rounds.make_rounds() is Status.CONVERGED
     np.testing.assert_array_equal(rounds.state.total, [0.75, 4.5])
     assert len(rounds.residuals) == 2
 
 
 def test_fast_shards_go_on_while_one_is_slow():
     pulled = [lambda m, a=a: (a + 0.3 * np.tanh(m), 1.0) for a in (0.5, -0.2, 0.1)]
-    rounds = rounds_of(pulled, slow=(2,))
-    assert rounds.run_asynchronous() is Status.CONVERGED
+    rounds = rounds_of(pulled, slow=(2,), asynchronous=True)
+    assert rounds.make_rounds() is Status.CONVERGED
     asked = [rounds.pool.order.count(k) for k in range(3)]
     assert min(asked[:2]) > asked[2] >= 2
     together = rounds_of(pulled)
-    together.run_synchronous()
+    together.make_rounds()
     np.testing.assert_allclose(rounds.state.total, together.state.total, atol=1e-8)
 
 
 def test_limits_end_the_rounds():
     turning = [lambda m: (1.0 - m, 1.0), lambda m: (m, 1.0)]
-    assert rounds_of(turning, max_rounds=3).run_synchronous() is Status.MAX_SWEEPS
-    assert rounds_of(turning, max_seconds=1e-9).run_asynchronous() is Status.TIME_BUDGET
+    assert rounds_of(turning, max_rounds=3).make_rounds() is Status.MAX_SWEEPS
+    assert rounds_of(turning, max_seconds=1e-9, asynchronous=True).make_rounds() is Status.TIME_BUDGET
 
 
 def test_a_growing_mismatch_shortens_the_steps_for_a_while_and_lost_sites_do_not():
@@ -94,6 +92,6 @@ def test_swinging_shards_settle_by_shorter_steps():
     # Each answers the other's past three times over: undamped the answers grow, on the average they agree.
     swinging = [lambda m: (1.0 - 9.0 * m, 1.0), lambda m: (1.0 - 9.0 * m, 1.0)]
     rounds = rounds_of(swinging, max_rounds=400)
-    assert rounds.run_synchronous() is Status.CONVERGED
+    assert rounds.make_rounds() is Status.CONVERGED
     shift = rounds.state.values[0, 0]  # s = 1 − 9 (s / 2)
     np.testing.assert_allclose(shift, 1 / 5.5, atol=1e-8)

@@ -10,10 +10,9 @@ import cavity as cv
 from cavity.factors import Logistic
 from cavity.families import Gaussian
 from cavity.learned import JustInTime, LearnedFactor
-from cavity.learned.embedding_learner import EmbeddingLearner, proper_ratio
-from cavity.learned.embedding_operator import Settings
+from cavity.learned.embedding_operator import EmbeddingLearner, Settings, proper_ratio
+from cavity.learned.message_coordinates import Target
 from cavity.learned.oracles import Integrated
-from cavity.learned.targets import Target
 
 SWEEPS, COUNT = 4, 20
 

@@ -4,11 +4,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cavity_reproductions.learned.broad_proposal import sample_projections, weigh_density
+from cavity_reproductions.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
 from cavity_reproductions.learned.logistic_messages import DRAW, FAMILY, P, Z, labelled
+from cavity_reproductions.learned.message_kernels import (
+    ExpectedProduct,
+    MeanVariance,
+    OnEmbeddings,
+    ProductOfProducts,
+    ProductOnEmbeddings,
+    SumOfProducts,
+    SumOnEmbeddings,
+)
 from scipy import integrate, stats
 
 from cavity.families import Beta, Gamma, Gaussian
-from cavity.learned.broad_proposal import sample_projections, weigh_density
 from cavity.learned.embedding_operator import (
     Settings,
     fit_embedding,
@@ -16,19 +26,8 @@ from cavity.learned.embedding_operator import (
     predict_projections,
     update_embedding,
 )
-from cavity.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
-from cavity.learned.message_kernels import (
-    ExpectedProduct,
-    MeanVariance,
-    MessageMoments,
-    OnEmbeddings,
-    ProductOfProducts,
-    ProductOnEmbeddings,
-    SumOfProducts,
-    SumOnEmbeddings,
-    median_gap,
-)
-from cavity.learned.targets import Target
+from cavity.learned.feature_regression import MessageMoments, median_gap
+from cavity.learned.message_coordinates import Target
 
 SMALL = Settings(40, 60, (0.5,), (1e-3,))
 

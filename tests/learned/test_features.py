@@ -4,10 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import hyp1f1
 
-from cavity.families import Beta, Gamma, Gaussian, Product
-from cavity.learned.features import characteristic, embed, mean_and_variance, two_stages, waves
+from cavity.families import Beta, Dirichlet, Gaussian, Product
+from cavity.learned.feature_regression import Waves, message_moments, two_stages, waves
 
 
 def messages(count, seed=0):
@@ -26,7 +25,7 @@ def test_points_have_the_gaussian_kernel():
 def test_embeddings_have_the_expected_product_kernel():
     """Supplement B.3: √(s²/(v + v' + s²)) exp(−½ (m − m')²/(v + v' + s²))."""
     m, v, eta = messages(40)
-    features = embed(waves(jax.random.key(1), 20_000, jnp.array([np.sqrt(3.0)])), Gaussian(), eta)
+    features = waves(jax.random.key(1), 20_000, jnp.array([np.sqrt(3.0)])).embed(message_moments(Gaussian(), eta))
     total = v[:, None] + v[None] + 3.0
     kernel = np.sqrt(3.0 / total) * np.exp(-0.5 * (m[:, None] - m[None]) ** 2 / total)
     np.testing.assert_allclose(features @ features.T, kernel, atol=0.03)
@@ -42,32 +41,17 @@ def test_two_stages_have_the_kernel_on_embeddings():
     np.testing.assert_allclose(features @ features.T, np.exp(-0.5 * gap / 0.09), atol=0.08)
 
 
-@pytest.mark.parametrize("shapes", [(1.0, 2.0), (0.05, 3.0), (40.0, 900.0), (0.3, 0.2)])
-def test_beta_by_its_characteristic_function(shapes):
-    """₁F₁(a; a + b; iω), whose imaginary argument scipy sums for real ω only through its series in iω."""
-    a, b = shapes
-    w = np.array([0.3, 2.0, 9.0])
-    terms = np.arange(120)
-    ratio = np.cumprod(np.concatenate([[1.0], (a + terms[:-1]) / (a + b + terms[:-1]) / (terms[:-1] + 1)]))
-    exact = ((1j * w[:, None]) ** terms * ratio).sum(axis=1)
-    assert np.isclose(hyp1f1(a, a + b, 0.5), (0.5**terms * ratio).sum())  # the series is the right one
-    np.testing.assert_allclose(characteristic(Beta(), jnp.array(shapes), jnp.asarray(w), True), exact, atol=1e-7)
-
-
-def test_gamma_by_its_characteristic_function():
-    draws = np.random.default_rng(3).gamma(2.5, 1 / 1.7, 400_000)
-    w = np.array([0.5, 3.0])
-    found = characteristic(Gamma(), jnp.array([2.5, 1.7]), jnp.asarray(w), True)
-    np.testing.assert_allclose(found, np.exp(1j * w[:, None] * draws).mean(axis=1), atol=5e-3)
-
-
 def test_moment_matched_messages_are_gaussians():
-    eta = jnp.array([2.0, 3.0])
-    mean, variance = 0.4, 0.04
-    w = jnp.array([1.5])
-    found = characteristic(Beta(), eta, w, False)
-    np.testing.assert_allclose(found, np.exp(1.5j * mean - 0.5 * 1.5**2 * variance), rtol=1e-12)
+    """Phases of 0 and −π/2 give the real and the imaginary part of the characteristic function."""
     family = Product((Beta(), Gaussian()))
-    means, variances = mean_and_variance(family, jnp.array([[2.0, 3.0, 1.0, 2.0]]))
-    np.testing.assert_allclose(means, [[0.4, 0.5]])
-    np.testing.assert_allclose(variances, [[0.04, 0.5]])
+    messages = message_moments(family, jnp.array([[2.0, 3.0, 1.0, 2.0]]))
+    np.testing.assert_allclose(messages.means, [[0.4, 0.5]])
+    np.testing.assert_allclose(messages.variances, [[0.04, 0.5]])
+    found = Waves(jnp.array([[1.5, -0.7]] * 2), jnp.array([0.0, -np.pi / 2])).embed(messages)[0]
+    exact = np.exp(1j * (1.5 * 0.4 - 0.7 * 0.5) - 0.5 * (1.5**2 * 0.04 + 0.7**2 * 0.5))
+    np.testing.assert_allclose(found, [exact.real, exact.imag], rtol=1e-12)
+
+
+def test_messages_of_vectors_have_no_embedding():
+    with pytest.raises(TypeError, match="mean embeddings are of numbers; Dirichlet is of vectors"):
+        message_moments(Dirichlet(3), jnp.ones((1, 3)))

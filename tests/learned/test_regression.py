@@ -5,13 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cavity.learned.regression import blank, fit_weights, leave_one_out_errors, update
+from cavity.learned.feature_regression import Regression, fit_weights, leave_one_out_errors, update
 
 
 def data(count=30, size=6, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(count, size))
     return x, x @ rng.normal(size=(size, 2)) + 0.1 * rng.normal(size=(count, 2)), rng.uniform(0.01, 0.3, count)
+
+
+def blank(size, targets, prior=1.0):
+    """Before any label."""
+    return Regression(prior * jnp.eye(size), jnp.zeros((size, targets)))
 
 
 def test_the_posterior_is_equations_12_and_13():

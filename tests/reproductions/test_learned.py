@@ -21,7 +21,7 @@ from cavity_reproductions.learned.logistic_messages import (
 
 from cavity.families import Beta, Gaussian
 from cavity.learned.embedding_operator import Settings, fit_embedding, predict_projections
-from cavity.learned.targets import Target
+from cavity.learned.message_coordinates import Target
 
 
 def test_messages_are_those_of_ep():

@@ -5,12 +5,10 @@ try:
 except ImportError as error:
     raise ImportError("cavity.distributed needs Dask; install it with: pip install 'cavity[dask]'.") from error
 
-from cavity.distributed.clients import connected, local_client
-from cavity.distributed.fan_out import Failure, computed, infer_all, map
-from cavity.distributed.graph.driver import GraphFit, infer_in_parts
-from cavity.distributed.linear.driver import fit
-from cavity.distributed.linear.result import Fit
-from cavity.distributed.linear.result import load_fit as load
+from cavity.distributed.clients import Failure, computed, connected, infer_all, local_client, map
+from cavity.distributed.graph_fit import GraphFit, infer_in_parts
+from cavity.distributed.linear_fit import Fit, fit
+from cavity.distributed.linear_fit import load_fit as load
 from cavity.distributed.partitions import Partitioned, partitioned
 
 __all__ = [

@@ -1,10 +1,25 @@
-"""Clients: the user's own, used and left alone, or a cluster of processes on this machine, started and closed again."""
+"""Clients: the user's own, used and left alone, or a cluster of processes on this machine, started and closed again.
 
+`map`, `computed` and `infer_all` do independent pieces of work on their workers: results in order, failures named,
+nothing lost to a kill.
+"""
+
+import contextlib
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
-from distributed import Client, LocalCluster
+import jax
+from distributed import Client, LocalCluster, as_completed
+
+from cavity._core.precision import to_numpy
+from cavity._core.system import one_blas_thread
+from cavity.inference.infer import infer
+from cavity.inference.methods import Method
+from cavity.inference.solution import Solution
 
 #: workers share the cores: one thread each, in compiled programs as in BLAS
 ONE_THREAD = {
@@ -58,3 +73,85 @@ def client_or_local(client: Client | None) -> Iterator[Client]:
     if client.status != "running":
         raise ValueError(f"client must be connected; its status is {client.status!r}.")
     yield client
+
+
+class Failure(RuntimeError):
+    """An item for which the function failed. number: its place among the items."""
+
+    def __init__(self, number: int, name: str, error: BaseException) -> None:
+        self.number = number
+        super().__init__(f"{name}: {type(error).__name__}: {error}")
+
+
+def computed(
+    function: Callable[..., Any], items: Iterable[Any], client: Client, names: Sequence[str] | None = None
+) -> Iterator[tuple[int, Any]]:
+    """(number, result) of `function(item)` as they are finished, in any order.
+
+    Dask itself does the work of a worker that died again elsewhere. What is not finished is given up when the iterator
+    is closed.
+
+    Args:
+        function: of one item; sent to the workers with what it refers to.
+        items: each sent to one worker.
+        client: whose workers.
+        names: of the items, for the error that names one that failed.
+    """
+    # A JAX array would be unpacked outside the scope of double precision, and rounded.
+    items, run = [to_numpy(item) for item in items], uuid.uuid4().hex
+    futures = [
+        client.submit(call_in_float64, function, item, key=f"cavity-item-{run}-{number}", pure=False)
+        for number, item in enumerate(items)
+    ]
+    places = {future.key: number for number, future in enumerate(futures)}
+    try:
+        for future in as_completed(futures):
+            number = places[future.key]
+            if future.status == "error":
+                error: Any = future.exception()
+                raise Failure(number, f"item {number}" if names is None else names[number], error) from error
+            yield number, future.result()
+            future.release()
+    finally:
+        with contextlib.suppress(Exception):
+            client.cancel(futures)
+
+
+def map(
+    function: Callable[..., Any],
+    items: Iterable[Any],
+    *,
+    client: Client | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Any]:
+    """[function(item) for item in items], each on some worker, in double precision.
+
+    Args:
+        function: of one item; sent to the workers with what it refers to.
+        items: each sent to one worker.
+        client: of a Dask cluster; without one, processes on this machine do the work.
+        names: of the items, for the error that names one that failed.
+    """
+    items = list(items)
+    with client_or_local(client) as own:
+        found = dict(computed(function, items, own, names))
+    return [found[number] for number in range(len(items))]
+
+
+def infer_all(problems: Sequence[Any], method: Method | None = None, *, client: Client | None = None) -> list[Solution]:
+    """`infer` for every one of many graphs or problems, in their order; one that fails is named by its number.
+
+    Args:
+        problems: discrete graphs, approximations of them, or anything else `infer` takes.
+        method: as for `infer`.
+        client: of a Dask cluster; without one, processes on this machine do the work.
+    """
+    names = [f"problem {number}" for number in range(len(problems))]
+    return map(partial(infer, method=method), problems, client=client, names=names)
+
+
+@one_blas_thread()
+def call_in_float64(function: Callable[..., Any], item: Any) -> Any:
+    """The function's value in double precision."""
+    with jax.enable_x64(True):
+        return to_numpy(function(item))

@@ -23,8 +23,9 @@ from distributed import Client
 from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.contributions import Contributions
-from cavity.distributed.naturals import (
+from cavity.distributed.gaussian import (
+    Contributions,
+    GaussianResult,
     from_moments,
     is_covariance,
     pack_naturals,
@@ -32,9 +33,7 @@ from cavity.distributed.naturals import (
     to_moments,
     unpack_naturals,
 )
-from cavity.distributed.protocol import Request, Response
-from cavity.distributed.results import GaussianResult
-from cavity.distributed.rounds import RoundOptions, Rounds
+from cavity.distributed.rounds import Request, Response, RoundOptions, Rounds
 from cavity.distributed.worker_pool import WorkerPool, loader_of
 from cavity.inference.status import Status
 
@@ -174,23 +173,21 @@ def partitioned(
     loaders = [loader_of(load_partition, [shard], tilted, own) for shard, own in zip(shards, keys, strict=True)]
     with client_or_local(client) as own, WorkerPool(own, loaders, options.deadline) as pool:
         pool.load()
-        return PartitionRounds(pool, options, callback, vector).run()
+        state, noises = Contributions.flat(vector, len(shards)), np.zeros(len(shards))
+        return PartitionRounds(pool, state, options, callback, noises).run()
 
 
+@dataclasses.dataclass
 class PartitionRounds(Rounds):
     """Rounds over partitions: a visit is a measurement too, so nothing is measured at the end."""
 
+    state: Contributions
+    noises: np.ndarray
+
     visit = staticmethod(visit_partition)
 
-    def __init__(
-        self, pool: WorkerPool, options: RoundOptions, callback: Callable[[Partitioned], Any] | None, prior: np.ndarray
-    ) -> None:
-        self.contributions = Contributions.flat(prior, len(pool.loaders))
-        super().__init__(pool, self.contributions, options, callback)
-        self.noises = np.zeros(len(pool.loaders))
-
     def request(self, number: int) -> Request:
-        return super().request(number)._replace(contribution=self.contributions.values[number])
+        return super().request(number)._replace(contribution=self.state.values[number])
 
     def take(self, responses: dict[int, Response]) -> None:
         super().take(responses)
@@ -199,7 +196,7 @@ class PartitionRounds(Rounds):
 
     def result(self, status: Status) -> Partitioned:
         noise = float(self.noises.max())
-        return Partitioned(noise=noise, log_evidence=None, **self.contributions.fields(), **self.account(status))
+        return Partitioned(noise=noise, log_evidence=None, **self.state.fields(), **self.account(status))
 
 
 def pack_prior(prior: Any) -> np.ndarray:

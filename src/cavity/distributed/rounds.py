@@ -3,20 +3,21 @@
 Synchronous: a round asks all shards about the same state and waits for all. Asynchronous: a response is taken in when
 it arrives and its shard is asked again at once, so that nobody waits for a slow worker. Both have the fixed points of
 EP on all data in one place.
+
+What travels is the same for rows, parts of a graph and partitions: the client sends a `Request`; a visit answers with a
+`Response`, a measurement with a `Measurement`. Contributions and cavities are vectors of natural parameters.
 """
 
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from cavity._core import checks
-from cavity.distributed.contributions import GlobalState
-from cavity.distributed.protocol import Measurement, Request, Response
 from cavity.distributed.worker_pool import NoWorkersError, WorkerPool
-from cavity.inference.status import Status
+from cavity.inference.status import Result, Status
 
 #: a mismatch that has grown by this factor over the smallest so far calls for shorter steps
 GROWTH = 4.0
@@ -24,6 +25,68 @@ GROWTH = 4.0
 SHORTEST = 1 / 16
 #: rounds without growth after which steps are doubled again
 CALM = 8
+
+
+class Request(NamedTuple):
+    """What a shard is to be visited or measured against.
+
+    cavity: everything but the shard, prior and all other contributions. token, step: the response the client has taken
+    and the share of it; no token where it has taken none, and the shard's sites are flat. contribution: the shard's
+    own, for workers that keep no sites between two requests.
+    """
+
+    cavity: np.ndarray
+    token: str | None = None
+    step: float = 1.0
+    tol: float = 1e-8
+    contribution: np.ndarray | None = None
+
+
+class Response(NamedTuple):
+    """What a visit found.
+
+    contribution: the proposed one. token: its name, by which later requests refer to the sites behind it.
+    linked: whether the visit started from the sites behind the client's contribution. If they were lost it did not, and
+    the proposal is taken whole: a part of a step from sites nobody has is no set of sites.
+    mismatch: the largest met in the first sweep, between q as requested and the shard's tilted distributions.
+    negative: proposed sites of negative precision. noise: standard error of the mismatch, where moments come from
+    draws.
+    """
+
+    contribution: np.ndarray
+    token: str = ""
+    linked: bool = True
+    mismatch: float = float("inf")
+    negative: int = 0
+    noise: float = 0.0
+
+
+class Measurement(NamedTuple):
+    """A shard at the state the client has; nothing is changed.
+
+    mismatch: the largest; infinite where the sites were lost. log_evidence: the shard's share of it: Σ log sᵢ, and of a
+    graph Σ log Z of the part's own variables. contribution: worked out again from the sites. improper, nonfinite: sites
+    without an update. marginals: of the variables of a part of a graph.
+    """
+
+    mismatch: float
+    log_evidence: float
+    contribution: np.ndarray
+    improper: int = 0
+    nonfinite: int = 0
+    marginals: tuple[np.ndarray, ...] = ()
+
+
+class GlobalState(Protocol):
+    """What all shards contribute to q, as the client keeps it."""
+
+    def cavity(self, number: int) -> np.ndarray:
+        """Everything but the contribution of a shard."""
+        ...
+
+    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
+        """Take what shards propose; the share of the step taken, by shard."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +123,34 @@ class RoundOptions:
         return None if self.max_seconds is None else self.began + self.max_seconds
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundsResult(Result):
+    """How a run ended.
+
+    Attributes:
+        status: why it ended.
+        log_evidence: estimate of log p(D) (3.40); None where it was not measured.
+        mismatch: the largest moment mismatch of all shards, measured at this very state where the run has ended.
+        residuals: the largest mismatch met in every round.
+        seconds: the run took.
+    """
+
+    status: Status
+    log_evidence: float | None
+    mismatch: float
+    residuals: np.ndarray
+    seconds: float
+
+    @property
+    def rounds(self) -> int:
+        """Rounds made."""
+        return len(self.residuals)
+
+    def __str__(self) -> str:
+        known = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.6g}"
+        return f"{self.status} after {self.rounds} rounds, mismatch {self.mismatch:.1e}{known}. {self.status.sentence}"
+
+
 @dataclasses.dataclass
 class Accepted:
     """What the client has taken of a shard: the name of the response, the share of it, the mismatch it met."""
@@ -69,6 +160,7 @@ class Accepted:
     mismatch: float = float("inf")
 
 
+@dataclasses.dataclass
 class Rounds:
     """A run over the shards of a pool of workers. A subclass says what workers do and what the result is.
 
@@ -79,19 +171,17 @@ class Rounds:
         callback: called with `result` after every round.
     """
 
-    #: done by a worker with (shard, request)
-    visit: Callable[[Any, Request], Response]
-    measure: Callable[[Any, Request], Measurement]
+    pool: WorkerPool
+    state: GlobalState
+    options: RoundOptions
+    callback: Callable[[Any], Any] | None
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        state: GlobalState,
-        options: RoundOptions,
-        callback: Callable[[Any], Any] | None,
-    ) -> None:
-        self.pool, self.state, self.options, self.callback = pool, state, options, callback
-        self.accepted = [Accepted() for _ in pool.loaders]
+    #: done by a worker with (shard, request)
+    visit: ClassVar[Callable[[Any, Request], Response]]
+    measure: ClassVar[Callable[[Any, Request], Measurement]]
+
+    def __post_init__(self) -> None:
+        self.accepted = [Accepted() for _ in self.pool.loaders]
         self.residuals: list[float] = []
         self.earlier: tuple[float, ...] = ()  # of a run that this one goes on from
 
@@ -126,7 +216,40 @@ class Rounds:
 
     def make_rounds(self) -> Status:
         """Rounds until the state is settled or a limit is reached."""
-        return self.run_asynchronous() if self.options.asynchronous else self.run_synchronous()
+        take_answers = self.take_as_they_come if self.options.asynchronous else self.take_together
+        while True:
+            self.pool.check_workers()
+            for number in range(len(self.accepted)):
+                self.ask(number)
+            limit = take_answers()
+            if self.agrees and self.is_settled():
+                return Status.CONVERGED
+            if limit is not None:
+                return limit
+
+    def take_together(self) -> Status | None:
+        """One round: all responses are taken in when the last has come. The limit reached, if any."""
+        self.take(dict(self.pool.answers()))
+        return self.end_round()
+
+    def take_as_they_come(self) -> Status | None:
+        """Rounds until all agree or a limit is reached; one is over when every shard has answered since the last."""
+        everyone, idle, limit = set(range(len(self.accepted))), set[int](), None
+        waiting = set(everyone)
+        for number, response in self.pool.answers():
+            self.take({number: response})
+            waiting.discard(number)
+            if not waiting:
+                waiting, limit = set(everyone), self.end_round()
+            if self.agrees or limit is not None:
+                continue  # wait for those still asked, then look
+            # A shard that has settled against what it was asked waits until another has moved.
+            idle.add(number)
+            if self.accepted[number].mismatch > self.options.tol:
+                for other in idle:
+                    self.ask(other)
+                idle = set()
+        return limit
 
     def request(self, number: int) -> Request:
         """What one shard is asked against."""
@@ -195,42 +318,3 @@ class Rounds:
         """Call the callback."""
         if self.callback is not None:
             self.callback(self.result(Status.RUNNING))
-
-    def run_synchronous(self) -> Status:
-        """All shards are asked, then all responses taken."""
-        while True:
-            self.pool.check_workers()
-            for number in range(len(self.accepted)):
-                self.ask(number)
-            self.take(dict(self.pool.answers()))
-            limit = self.end_round()
-            if self.agrees and self.is_settled():
-                return Status.CONVERGED
-            if limit is not None:
-                return limit
-
-    def run_asynchronous(self) -> Status:
-        """Responses are taken as they come; a round is over when every shard has answered since the last."""
-        everyone, limit = set(range(len(self.accepted))), None
-        while True:
-            self.pool.check_workers()
-            for number in everyone:
-                self.ask(number)
-            waiting, idle = set(everyone), set()
-            for number, response in self.pool.answers():
-                self.take({number: response})
-                waiting.discard(number)
-                if not waiting:
-                    waiting, limit = set(everyone), self.end_round()
-                if self.agrees or limit is not None:
-                    continue  # wait for those still asked, then look
-                # A shard that has settled against what it was asked waits until another has moved.
-                idle.add(number)
-                if self.accepted[number].mismatch > self.options.tol:
-                    for other in idle:
-                        self.ask(other)
-                    idle = set()
-            if self.agrees and self.is_settled():
-                return Status.CONVERGED
-            if limit is not None:
-                return limit

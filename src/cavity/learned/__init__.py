@@ -1,8 +1,7 @@
 """Learned operators: active learning of messages while inference goes on, from a simulator or another oracle."""
 
 from cavity.learned.active_learning import JustInTime, OperatorReport
-from cavity.learned.factor import LearnedFactor, every_time, just_in_time, load
-from cavity.learned.oracle_moments import EveryTime
+from cavity.learned.factor import EveryTime, LearnedFactor, every_time, just_in_time, load
 from cavity.learned.oracles import Answers, Oracle
 from cavity.learned.sampling import SamplerError
 from cavity.learned.simulation import Simulator

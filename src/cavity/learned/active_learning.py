@@ -18,15 +18,13 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
-from cavity.learned.calibration import AT_THE_END, RATE, SURPRISE, UNSURPRISING, WORSE, Audits, no_audits
 from cavity.learned.gp_learner import GPLearner, pad_rows
-from cavity.learned.gp_state import Labels
-from cavity.learned.learner import Learner, MessagePrediction
+from cavity.learned.gp_state import Labels, TunedKernel
+from cavity.learned.learner import Audits, Learner, MessagePrediction
 from cavity.learned.message_coordinates import divergence, tilted_statistics_of
-from cavity.learned.oracles import Answers, Oracle
+from cavity.learned.oracles import Answers, Oracle, join_rows
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
 from cavity.learned.simulation import check_variables
-from cavity.learned.tuning import TunedKernel
 from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
 from cavity.storage import StorageError, load, save
 
@@ -34,6 +32,16 @@ from cavity.storage import StorageError, load, save
 ROUND = 16
 #: labels up to which noise is averaged by further queries
 MOST_LABELS = 480
+#: the share of confident predictions that is audited while a run goes on
+RATE = 1.0 / 2000.0
+#: sites audited when a run has converged
+AT_THE_END = 6
+#: an audit that finds so many times the KL divergence that is tolerated makes the run go on, with its answer learned
+WORSE = 100.0
+#: an audit that finds less than this share of it teaches nothing
+UNSURPRISING = 0.1
+#: audits at the end that inflate variances so many times more do the same: what was confident may be so no longer
+SURPRISE = 2.0
 #: what the file of a learned operator is and holds
 KIND = "learned operator"
 ARRAYS = ("inputs", "targets", "spread", "widths", "sampling", "scales", "reference", "audited_kl", "audited_expected")
@@ -108,7 +116,7 @@ class JustInTime(Moments):
         self.oracle, self.tol_kl = as_oracle(oracle, draws), tol_kl
         self.learner = GPLearner(tol_kl) if learner is None else learner
         self.key = jax.random.key(0) if key is None else key
-        self.queries, self.refusals, self.audited = 0, 0, no_audits()
+        self.queries, self.refusals, self.audited = 0, 0, Audits()
         self.expected_kl = self.least_ess = float("nan")
         self._factor: Any = None
 
@@ -251,7 +259,7 @@ class JustInTime(Moments):
         new = np.flatnonzero(~(kl <= UNSURPRISING * (self.tol_kl + noise)))
         if len(new):
             self.take(rows.at(new), answers.part(new), now=False)
-        self.audited = self.audited.append(Audits(kl[usable], np.maximum(expected[usable], 1e-300)))
+        self.audited = join_rows([self.audited, Audits(kl[usable], np.maximum(expected[usable], 1e-300))])
         after = self.audited.inflation
         self.learner.inflate(after)
         bad = kl > WORSE * (self.tol_kl + noise)
@@ -333,7 +341,8 @@ class JustInTime(Moments):
             raise StorageError(f"{path} is damaged: it holds numbers that no operator has.")
         learner = operator.learner
         assert isinstance(learner, GPLearner)
-        learner.store, learner.tuned = labels, TunedKernel(widths, noise, sampling, scales)
+        learner.store, learner.labels = labels, len(labels.inputs)
+        learner.tuned = TunedKernel(widths, noise, sampling, scales)
         learner.reference, learner.inflation = reference, audits.inflation
         learner.tuned_at, operator.queries, operator.refusals = counts
         operator.audited = audits

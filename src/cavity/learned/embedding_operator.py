@@ -8,22 +8,39 @@
 An operator is for one factor and one direction; the arrays of `Embedding` keep their shapes when it learns, so that a
 program which takes them is compiled once. The paper gives every output a feature map of its own (`shared=False`). With
 equal noise all outputs have the same predictive variance up to the draw: one map for all costs less and loses little.
+
+`EmbeddingLearner` makes it a learner of `JustInTime`, which queries the first messages, then those it is unsure of.
 """
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity._core.precision import float64
+from cavity._core.precision import float64, to_numpy
+from cavity.factors.base import Factor
 from cavity.families.base import Family
-from cavity.learned.features import TwoStages, two_stages
-from cavity.learned.message_kernels import mean_variances, median_gap, message_moments
-from cavity.learned.regression import Regression, fit_weights, leave_one_out_errors, update
-from cavity.learned.targets import Target
+from cavity.families.gaussian import Gaussian
+from cavity.learned.feature_regression import (
+    Regression,
+    TwoStages,
+    fit_weights,
+    leave_one_out_errors,
+    mean_variances,
+    median_gap,
+    message_moments,
+    two_stages,
+    update,
+)
+from cavity.learned.learner import Learner, MessagePrediction
+from cavity.learned.message_coordinates import Target, proper_member, variables
+from cavity.learned.oracles import Answers
+from cavity.moments.base import Batch, Group
 
 #: messages the widths are computed from; of more, so many are chosen
 MOST = 2000
@@ -59,6 +76,21 @@ class Settings:
     shared: bool = True
     trial: tuple[int, int] = (300, 500)
 
+    def choose(
+        self, key: jax.Array, family: Family, cavities: jax.Array, values: jax.Array, widths: jax.Array, gap: float
+    ) -> list[tuple[float, float]]:
+        """(factor, noise) of every map."""
+        grid = list(itertools.product(self.factors, self.noises))
+        if len(grid) == 1:
+            return grid * (1 if self.shared else values.shape[1])
+        errors = []
+        for factor in self.factors:
+            features = two_stages(key, *self.trial, widths, float(np.sqrt(factor * gap))).of(family, cavities)
+            errors.append(leave_one_out_errors(features, values, jnp.asarray(self.noises)))
+        table = np.concatenate(errors) / np.var(np.asarray(values), axis=0)
+        best = np.argmin(table.sum(axis=1, keepdims=True) if self.shared else table, axis=0)
+        return [grid[place] for place in best]
+
 
 #: experiments 3 to 5: learning just in time
 ONLINE = Settings()
@@ -74,52 +106,18 @@ def fit_embedding(
     rows = jnp.asarray(cavities, float)
     values = jax.vmap(target.of)(rows, jnp.asarray(projected, float))
     choose, draw, trial = jax.random.split(key, 3)
-    chosen_rows = np.asarray(jax.random.permutation(choose, len(rows)))[:MOST]
-    seen = message_moments(target.family, np.asarray(rows)[chosen_rows])
+    seen = to_numpy(message_moments(target.family, rows[jax.random.permutation(choose, len(rows))[:MOST]]))
     squares = mean_variances(seen)
     gap, widths = median_gap(seen, squares), jnp.sqrt(jnp.asarray(squares))
-    chosen = select_settings(trial, target.family, rows, values, widths, gap, settings)
+    chosen = settings.choose(trial, target.family, rows, values, widths, gap)
     keys = jax.random.split(draw, len(chosen))
     stages, regressions = [], []
     for own, (factor, noise), columns in zip(keys, chosen, jnp.split(values, len(chosen), axis=1), strict=True):
         stages.append(two_stages(own, settings.inner, settings.outer, widths, float(np.sqrt(factor * gap))))
-        seen_by = compiled_features(stages[-1], target.family, rows)
-        regressions.append(fit_weights(seen_by, columns, jnp.full(len(columns), noise)))
+        features = stages[-1].of(target.family, rows)
+        regressions.append(fit_weights(features, columns, jnp.full(len(columns), noise)))
     maps, regression = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in (stages, regressions))
     return Embedding(maps, regression, jnp.asarray([noise for _, noise in chosen]))
-
-
-def select_settings(
-    key: jax.Array,
-    family: Family,
-    cavities: jax.Array,
-    values: jax.Array,
-    widths: jax.Array,
-    gap: float,
-    settings: Settings,
-) -> list[tuple[float, float]]:
-    """(factor, noise) of every map."""
-    grid = [(factor, noise) for factor in settings.factors for noise in settings.noises]
-    maps = 1 if settings.shared else values.shape[1]
-    if len(grid) == 1:
-        return grid * maps
-    errors = []
-    for factor in settings.factors:
-        stages = two_stages(key, *settings.trial, widths, float(np.sqrt(factor * gap)))
-        seen = compiled_features(stages, family, cavities)
-        errors.append(compiled_leave_one_out(seen, values, jnp.asarray(settings.noises)))
-    table = np.concatenate(errors) / np.var(np.asarray(values), axis=0)
-    best = np.argmin(table.sum(axis=1, keepdims=True) if settings.shared else table, axis=0)
-    return [grid[place] for place in best]
-
-
-@partial(jax.jit, static_argnums=1)
-def compiled_features(stages: TwoStages, family: Family, cavities: jax.Array) -> jax.Array:
-    """Rows of features of one map."""
-    return stages.of(family, cavities)
-
-
-compiled_leave_one_out = jax.jit(leave_one_out_errors)
 
 
 def predict_projection(now: Embedding, target: Target, cavity: jax.Array) -> Prediction:
@@ -147,3 +145,119 @@ def update_embedding(now: Embedding, target: Target, cavities: jax.Array, projec
     seen = jax.vmap(lambda stages: stages.of(target.family, cavities))(now.stages)
     noise = jnp.where(usable, now.noise[:, None], jnp.inf)
     return now._replace(regression=jax.vmap(update)(now.regression, seen, columns, noise))
+
+
+#: answers that are kept for the next sweep, and how far apart equal cavities may be by rounding, relatively
+KEPT, SAME = 512, 1e-9
+#: a site's cavity and data → natural parameters of the tuple of messages that the kernel compares
+Incoming = Callable[[jax.Array, Any], jax.Array]
+
+
+class Recent(NamedTuple):
+    """Cavities that were just queried and their projections, one row each; unused rows are nan."""
+
+    cavities: Any
+    projected: Any
+
+    def answer(self, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The projection of a cavity, and whether it is one of these."""
+        gap = jnp.abs(self.cavities - cavity)
+        same = jnp.all(gap <= SAME * (jnp.abs(cavity) + SAME), axis=-1)
+        return self.projected[jnp.argmax(same)], jnp.any(same)
+
+
+class EmbeddingLearner(Learner):
+    """For one variable of a factor. As in the paper, nothing is audited and log Z is not learned: it counts as 0.
+
+    A message that was asked for is the oracle's own. What it asks about is visited again with the same cavity if all
+    sites are visited at once.
+
+    target: what is predicted, of which tuple of messages. incoming: that tuple for a site. first: labels of the initial
+    batch. threshold: log predictive variance at which it asks.
+    """
+
+    audited: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        target: Target,
+        incoming: Incoming,
+        first: int,
+        threshold: float,
+        settings: Settings = ONLINE,
+        key: jax.Array | None = None,
+    ) -> None:
+        self.target, self.incoming, self.first, self.threshold = target, incoming, first, threshold
+        self.settings, self.key = settings, jax.random.key(0) if key is None else key
+        self.now: Embedding | None = None
+        self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self.recent: Recent | None = None
+        self._tuples = jax.jit(jax.vmap(incoming))
+
+    def state(self, group: Group, noisy: bool) -> tuple[Embedding, Recent, Any]:
+        """The arrays, the last answers, and whether the arrays are of any use yet."""
+        if self.now is None:
+            self.now = self.untrained()
+        if self.recent is None:
+            self.recent = Recent(*(np.full((KEPT, group.family.size), np.nan) for _ in range(2)))
+        return self.now, self.recent, np.asarray(self.labels >= self.first)
+
+    def untrained(self) -> Embedding:
+        """Arrays of the right shapes, from two labels that say nothing."""
+        one = proper_member(self.target.family)
+        rows = np.stack([one, 2.0 * one])
+        _, pieces = variables(self.target.family, jnp.asarray(rows))[self.target.output]
+        return fit_embedding(self.key, self.target, rows, np.asarray(pieces), self.settings)
+
+    def predict(
+        self, state: tuple[Embedding, Recent, Any], factor: Factor, family: Family, cavity: jax.Array, data: Any
+    ) -> MessagePrediction:
+        now, recent, trained = state
+        found = predict_projection(now, self.target, self.incoming(cavity, data))
+        answer, asked = recent.answer(cavity)
+        doubt = jnp.max(found.log_variance)
+        site = proper_ratio(family, jnp.where(asked, answer, found.projected), cavity)
+        confident = asked | (trained & (doubt < self.threshold))
+        return MessagePrediction(site, jnp.zeros(()), jnp.exp(doubt), confident, confident)
+
+    def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
+        cavities = jnp.asarray(batch.cavities)
+        good = np.asarray(np.isfinite(answers.projected).all(axis=1))
+        rows = np.asarray(self._tuples(cavities, batch.data))
+        assert self.recent is not None
+        pairs = zip(self.recent, (np.asarray(cavities)[good], answers.projected[good]), strict=True)
+        self.recent = Recent(*(np.concatenate([new, old])[:KEPT] for old, new in pairs))
+        for row, projected in zip(rows[good], answers.projected[good], strict=True):
+            self.labels += 1
+            if self.labels <= self.first:
+                self.waiting.append((row, projected))
+                if self.labels == self.first:
+                    first, second = (np.stack(column) for column in zip(*self.waiting, strict=True))
+                    self.now = fit_embedding(self.key, self.target, first, second, self.settings)
+            else:
+                assert self.now is not None
+                self.now = update_embedding(self.now, self.target, jnp.asarray(row[None]), jnp.asarray(projected[None]))
+        return good
+
+    def select(self, batch: Batch, noisy: bool, most: int) -> np.ndarray:
+        """The next in the order of the data: each answer may make those after it confident."""
+        left = self.first - self.labels
+        return np.flatnonzero(batch.unsure)[: min(most, left) if left > 0 else 1]
+
+    def refit(self) -> None:
+        """Nothing to do: every answer changes the predictions at once."""
+
+    def inflate(self, factor: float) -> None:
+        """The paper takes its variances for right."""
+
+
+def proper_ratio(family: Family, projected: jax.Array, cavity: jax.Array) -> jax.Array:
+    """projected/cavity; a Gaussian one of negative precision becomes flat, with the shift that keeps the mean.
+
+    What the program of the paper's authors does with predictions (their "forced proper" ratio).
+    """
+    site = projected - cavity
+    if not isinstance(family, Gaussian):
+        return jnp.maximum(site, 0.0)
+    shift = cavity[1] * projected[0] / projected[1] - cavity[0]
+    return jnp.where(site[1] >= 0, site, jnp.stack([shift, jnp.zeros(())]))

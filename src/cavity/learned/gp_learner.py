@@ -1,4 +1,7 @@
-"""The recommended learner: Gaussian process regression of how far a factor moves its cavities."""
+"""The recommended learner: Gaussian process regression of how far a factor moves its cavities.
+
+Which of the unsure sites it queries is the acquisition rule of active learning: so that few answers serve all of them.
+"""
 
 from functools import partial
 from typing import Any
@@ -9,28 +12,37 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family
-from cavity.learned.acquisition import Candidates, FittedGP, select_queries
 from cavity.learned.gp_state import (
     GPState,
     Labels,
-    count_targets,
+    TunedKernel,
     forecast,
     inputs_of,
+    kernel_between,
     log_overlap,
     posterior_state,
     prior_state,
+    tune,
 )
 from cavity.learned.learner import Learner, MessagePrediction
-from cavity.learned.message_coordinates import anchor_flat, changes, parts_of, reference_for
-from cavity.learned.oracles import Answers
+from cavity.learned.message_coordinates import (
+    anchor_flat,
+    changes,
+    parts_of,
+    proper_member,
+    reference_for,
+    steps_of,
+)
+from cavity.learned.oracles import Answers, join_rows
 from cavity.learned.simulation import count_outputs
-from cavity.learned.tuning import TunedKernel, tune
 from cavity.moments.base import Batch, Group
 
 #: labels kept at first; more make the arrays larger
 CAPACITY, NOISY_CAPACITY = 256, 512
 #: expected KL, in units of that of one label, that is small enough where labels are noisy
 SMALL = 0.1
+#: widths of the kernel before there are labels, in deviations of the inputs; and the variance that is left then
+FIRST_WIDTH, FIRST_TOLERANCE = 2.0, 1e-3
 
 
 class GPLearner(Learner):
@@ -44,27 +56,18 @@ class GPLearner(Learner):
         self.reference: np.ndarray | None = None
         self._state: GPState | None = None
 
-    @property
-    def labels(self) -> int:
-        return 0 if self.store is None else len(self.store.inputs)
-
     def state(self, group: Group, noisy: bool) -> GPState:
-        family = group.family
-        blank = reference_before(family)
-        anchor = blank if self.reference is None else self.reference
-        one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], group.data)
-        size = jax.eval_shape(lambda cavity, own: inputs_of(family, cavity, own), reference_before(family), one).shape[
-            0
-        ]
-        targets = count_targets(family)
+        anchor = proper_member(group.family) if self.reference is None else self.reference
+        steps = sum(map(steps_of, parts_of(group.family)))
+        size = steps + sum(np.prod(np.shape(leaf)[1:], dtype=int) for leaf in jax.tree.leaves(group.data))
         if self._state is None:
-            groups = targets if noisy else 1
-            self.capacity = max(self.capacity, NOISY_CAPACITY if groups > 1 else CAPACITY)
-            self._state = prior_state(size, targets, groups, self.capacity, anchor)
-        if (self._state.inputs.shape[1], self._state.scales.shape[0], len(anchor)) != (size, targets, family.size):
+            self.capacity = max(self.capacity, NOISY_CAPACITY if noisy else CAPACITY)
+            self._state = prior_state(size, steps + 1, steps + 1 if noisy else 1, self.capacity, anchor)
+        known = self._state.inputs.shape[1]
+        if (known, len(self._state.scales), len(anchor)) != (size, steps + 1, group.family.size):
             raise ValueError(
-                f"this operator has learned from sites of {self._state.inputs.shape[1]} numbers and is asked about "
-                f"{size}: make one for each kind of variables and data."
+                f"this operator has learned from sites of {known} numbers and is asked about {size}: make one for each "
+                "kind of variables and data."
             )
         return self._state
 
@@ -80,29 +83,27 @@ class GPLearner(Learner):
 
     def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
         good = np.isfinite(answers.projected).all(axis=1) & np.isfinite(answers.log_z)
-        if self.reference is None and good.any():
-            self.reference = reference_for(batch.family, answers.projected[good])
         if good.any():
-            outputs, anchor = count_outputs(batch.factor), jnp.asarray(self.reference)
-            projected = jnp.asarray(np.where(good[:, None], answers.projected, 1.0))
-            rows = pad_rows((jnp.asarray(batch.cavities), batch.data, projected))
-            inputs, steps, overlap = label_inputs(batch.family, outputs, anchor, *rows)
-            count = len(good)
-            excess = answers.log_z - np.asarray(overlap)[:count]
-            targets = np.concatenate([np.asarray(steps)[:count], excess[:, None]], axis=1)
+            if self.reference is None:
+                self.reference = reference_for(batch.family, answers.projected[good])
+            projected = np.where(good[:, None], answers.projected, 1.0)
+            rows = pad_rows((batch.cavities, batch.data, projected, answers.log_z))
+            found = label_rows(batch.family, count_outputs(batch.factor), jnp.asarray(self.reference), *rows)
+            inputs, targets = (np.asarray(own)[: len(good)] for own in found)
             good &= np.isfinite(targets).all(axis=1)
-            new = Labels(np.asarray(inputs)[:count][good], targets[good], answers.spread[good])
-            self.store = new if self.store is None else self.store.append(new)
+            new = Labels(inputs[good], targets[good], answers.spread[good])
+            self.store = new if self.store is None else join_rows([self.store, new])
+            self.labels = len(self.store.inputs)
         if now:
             self.refit()
         return good
 
     def refit(self) -> None:
         """New hyperparameters when the labels have doubled; then the posterior given all labels."""
-        if self.store is None or self.labels < 2:
+        if self.store is None or self.reference is None or self.labels < 2:
             return
         if self.tuned is None or self.labels >= 2 * self.tuned_at:
-            self.tuned, self.tuned_at = tune(*self.store, start=self.tuned), self.labels
+            self.tuned, self.tuned_at = tune(self.store, start=self.tuned), self.labels
         while self.labels > self.capacity:
             # Programs are compiled again; but a prediction reads all of these squares, filled or not.
             self.capacity += self.capacity // 4
@@ -114,20 +115,50 @@ class GPLearner(Learner):
             self._state = self._state._replace(inflation=np.asarray(factor, float))
 
     def select(self, batch: Batch, noisy: bool, most: int) -> np.ndarray:
+        """At most so many sites. Where targets have covariances of their own, that of the largest variance decides."""
         state = self.state(batch, noisy)
         looked = candidate_errors(batch.family, state, batch.cavities, batch.data)
-        inputs, variance, expected = (np.asarray(own) for own in looked)
-        places = np.flatnonzero(batch.unsure & np.isfinite(inputs).all(axis=1))
+        places = np.flatnonzero(batch.unsure & np.isfinite(looked[0]).all(axis=1))
         if not len(places):
             return places
-        sites = Candidates(inputs[places], variance[places], expected[places])
-        fitted = None if self.tuned is None else FittedGP(state, self.tuned.noise, self.tol_kl)
-        return places[select_queries(sites, fitted, most)]
+        inputs, variances, expected = (np.asarray(own)[places] for own in looked)
+        if self.tuned is None:
+            scaled = inputs / (FIRST_WIDTH * np.where(inputs.std(axis=0) > 1e-12, inputs.std(axis=0), 1.0))
+            nothing, cost = np.zeros((len(inputs), 0)), np.ones(len(inputs))
+            return places[select_pivots(scaled, nothing, cost, 1e-6, FIRST_TOLERANCE, most)]
+        group = int(np.argmax(variances.sum(axis=0)))
+        variance, scaled = variances[:, group], inputs / state.width
+        explained = kernel_between(scaled, state.inputs) @ state.inverse_root[group].T
+        cost = float(state.inflation) * expected / np.maximum(variance, 1e-300)
+        cost = np.where(variance > 0, np.nan_to_num(cost, nan=1.0, posinf=1e300), 1.0)
+        noise = self.tuned.noise + float(state.floor[group])
+        return places[select_pivots(scaled, explained, cost, noise, self.tol_kl, most)]
 
 
-def reference_before(family: Family) -> np.ndarray:
-    """The reference before anything was seen: any proper member serves."""
-    return np.concatenate([np.asarray(own.flat()) + 1.0 for own in parts_of(family)])
+def select_pivots(
+    scaled: np.ndarray, explained: np.ndarray, cost: np.ndarray, noise: float, tolerance: float, most: int
+) -> np.ndarray:
+    """Rows of at most so many sites, the largest expected error first, each of all before it.
+
+    How much a label lowers variances is known before its query: they depend on inputs alone. This is a pivoted
+    Cholesky decomposition of the predictive covariance, which ends when nobody is unsure.
+
+    scaled: inputs in widths. explained: L⁻¹ k of every site, what the labels explain of its variance. cost: expected
+    KL per variance. noise: of a label.
+    """
+    residual = np.maximum(1.0 - np.sum(explained**2, axis=1), 0.0)
+    picks: list[int] = []
+    for _ in range(min(most, len(scaled))):
+        gain = np.where(np.isin(np.arange(len(scaled)), picks), -1.0, residual * cost)
+        best = int(np.argmax(gain))
+        if picks and gain[best] <= tolerance:
+            break
+        picks.append(best)
+        across = kernel_between(scaled, scaled[[best]])[:, 0] - explained @ explained[best]
+        column = across / np.sqrt(max(residual[best], 0.0) + noise)
+        explained = np.concatenate([explained, column[:, None]], axis=1)
+        residual = np.maximum(residual - column**2, 0.0)
+    return np.array(picks)
 
 
 def pad_rows(tree: Any, length: int = 16) -> Any:
@@ -138,27 +169,20 @@ def pad_rows(tree: Any, length: int = 16) -> Any:
 
 
 @partial(jax.jit, static_argnames=("family", "outputs"))
-def label_inputs(
-    family: Family, outputs: int, reference: jax.Array, cavities: jax.Array, data: Any, projected: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Inputs of the regression, changes, and what log Z is compared with, one row per answer."""
+def label_rows(family: Family, outputs: int, reference: jax.Array, *answered: Any) -> tuple[jax.Array, jax.Array]:
+    """Inputs and targets of the regression. answered: cavities, data, projections and log Z, one row per answer."""
 
-    def one(cavity: jax.Array, data: Any, projected: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def one(cavity: jax.Array, data: Any, projected: jax.Array, log_z: jax.Array) -> tuple[jax.Array, jax.Array]:
         start, site = anchor_flat(family, cavity, reference), projected - cavity
-        overlap = log_overlap(family, cavity, site, outputs)
-        return inputs_of(family, start, data), changes(family, start, start + site), overlap
+        excess = log_z - log_overlap(family, cavity, site, outputs)
+        steps = changes(family, start, start + site)
+        return inputs_of(family, start, data), jnp.concatenate([steps, excess[None]])
 
-    return jax.vmap(one)(cavities, data, projected)
+    return jax.vmap(one)(*answered)
 
 
 @partial(jax.jit, static_argnames="family")
-def candidate_errors(
-    family: Family, state: GPState, cavities: jax.Array, data: Any
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def candidate_errors(family: Family, state: GPState, cavities: jax.Array, data: Any) -> tuple[jax.Array, ...]:
     """Inputs, variances and expected KL of many sites."""
-
-    def one(cavity: jax.Array, data: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-        found = forecast(state, family, cavity, data)
-        return inputs_of(family, anchor_flat(family, cavity, state.reference), data), found.variance, found.expected_kl
-
-    return jax.vmap(one)(cavities, data)
+    found = jax.vmap(lambda cavity, own: forecast(state, family, cavity, own))(cavities, data)
+    return found.inputs, found.variance, found.expected_kl

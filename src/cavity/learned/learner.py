@@ -1,4 +1,7 @@
-"""The regression of a learned operator: on the host it learns answers, compiled programs predict from its arrays."""
+"""The regression of a learned operator: on the host it learns answers, compiled programs predict from its arrays.
+
+`Audits` are queries about confident predictions, to see whether the errors they expect are calibrated.
+"""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
@@ -31,6 +34,8 @@ class Learner(ABC):
 
     #: whether some of its confident predictions are to be audited
     audited: ClassVar[bool] = True
+    #: how many answers were learned
+    labels: int = 0
 
     @abstractmethod
     def state(self, group: Group, noisy: bool) -> Any:
@@ -56,7 +61,27 @@ class Learner(ABC):
     def inflate(self, factor: float) -> None:
         """Multiply computed variances by a factor, after audits found them too small."""
 
+
+#: audits that are looked at, the latest ones; and how many it takes to judge
+WINDOW, ENOUGH = 64, 8
+#: by how much at most variances are counted for more than they are
+MOST = 100.0
+
+
+class Audits(NamedTuple):
+    """kl: of the projection predicted from the one the oracle found. expected: before it was asked."""
+
+    kl: np.ndarray = np.zeros(0)
+    expected: np.ndarray = np.zeros(0)
+
     @property
-    @abstractmethod
-    def labels(self) -> int:
-        """How many answers were learned."""
+    def ratio(self) -> float:
+        """Mean of KL over expected KL, 1 if variances are right; nan while there are too few."""
+        if len(self.kl) < ENOUGH:
+            return float("nan")
+        return float(np.mean(self.kl[-WINDOW:] / self.expected[-WINDOW:]))
+
+    @property
+    def inflation(self) -> float:
+        """What variances are to be multiplied with, 1 at least."""
+        return 1.0 if np.isnan(self.ratio) else float(np.clip(self.ratio, 1.0, MOST))

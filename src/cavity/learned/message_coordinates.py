@@ -12,9 +12,20 @@ Far from everything it was shown a regression predicts 0: the message that says 
 is measured in deviations of the projection: an error of 0.01 then costs as much KL, and a label of so many draws is as
 noisy, whether the cavity is narrow or broad. A cavity of which nothing is known has no coordinates; it is written as a
 broad `reference` that is taken out of the answer again (`anchor_flat`).
+
+A `Target` says which of several such vectors a regression may predict of one variable, and leads back:
+
+    statistics    E[u(x)] under the projection (section 3.3 of Jitkrittum et al.)
+    parameters    of the projection: (mean, log variance), (log a, log b), (log shape, log rate)
+    message       the same parameters of the outgoing message, projection / incoming
+    change        from the incoming message to the projection, as above
+
+`parameters` can only name proper distributions, and `change` is 0 where the factor says nothing; a predicted vector of
+`statistics` may belong to no distribution at all, and an exact outgoing message may have no `parameters`.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -123,32 +134,37 @@ def split_variables(family: Family, flat: jax.Array) -> list[jax.Array]:
     return family.parts(flat) if isinstance(family, Product) else [flat]
 
 
+def variables(family: Family, *etas: Any) -> list[tuple[Any, ...]]:
+    """Of every variable its family, and its piece of each of these natural parameters."""
+    return list(zip(parts_of(family), *(split_variables(family, eta) for eta in etas), strict=True))
+
+
 def anchor_flat(family: Family, cavity: jax.Array, reference: jax.Array) -> jax.Array:
     """The cavity, with the reference in place of what is flat."""
-    rows = zip(parts_of(family), split_variables(family, cavity), split_variables(family, reference), strict=True)
-    return jnp.concatenate(
-        [
-            jnp.where(own.is_flat(piece), other, piece) if isinstance(own, OrFlat) else piece
-            for own, piece, other in rows
-        ]
-    )
+
+    def one(own: Family, piece: jax.Array, other: jax.Array) -> jax.Array:
+        return jnp.where(own.is_flat(piece), other, piece) if isinstance(own, OrFlat) else piece
+
+    return jnp.concatenate([one(*row) for row in variables(family, cavity, reference)])
+
+
+def proper_member(family: Family) -> np.ndarray:
+    """Some proper member, in natural parameters: what stands for a cavity before anything was seen."""
+    return np.concatenate([np.asarray(own.flat()) + 1.0 for own in parts_of(family)])
 
 
 def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
     """A member of every family so broad that all these projections, one per row, lie well within it."""
     found = []
-    for own, piece in zip(parts_of(family), split_variables(family, jnp.asarray(projected)), strict=True):
+    for own, piece in variables(family, jnp.asarray(projected)):
         if not isinstance(own, OrFlat):
             found.append(np.zeros(own.size))
             continue
         means, spreads = np.asarray(own.mean(piece)), np.asarray(own.covariance(piece))
-        if isinstance(own, FullGaussian):
+        if isinstance(own, FullGaussian | Gaussian):
             gap = means - means.mean(axis=0)
             broad = BREADTH**2 * (gap.T @ gap / len(gap) + spreads.mean(axis=0))
             found.append(np.asarray(own.from_mean(means.mean(axis=0), broad)))
-        elif isinstance(own, Gaussian):
-            scale = BREADTH * np.sqrt(means.var() + spreads.mean())
-            found.append([means.mean() / scale**2, 1.0 / scale**2])
         else:
             found.append([1.0, 1.0 / (BREADTH * (means + np.sqrt(spreads)).max())])
     return np.concatenate(found)
@@ -156,28 +172,19 @@ def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
 
 def coordinates(family: Family, eta: jax.Array) -> jax.Array:
     """`coordinates_of_one` of all variables of a factor."""
-    return jnp.concatenate(
-        [
-            coordinates_of_one(own, piece)
-            for own, piece in zip(parts_of(family), split_variables(family, eta), strict=True)
-        ]
-    )
+    return jnp.concatenate([coordinates_of_one(*row) for row in variables(family, eta)])
 
 
 def changes(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Array:
     """`change` of all variables."""
-    rows = zip(parts_of(family), split_variables(family, cavity), split_variables(family, projected), strict=True)
-    return jnp.concatenate([change(own, before, after) for own, before, after in rows])
+    return jnp.concatenate([change(*row) for row in variables(family, cavity, projected)])
 
 
 def displace_all(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Array:
     """`displace` of all variables."""
-    found, start = [], 0
-    for own, piece in zip(parts_of(family), split_variables(family, cavity), strict=True):
-        length = steps_of(own)
-        found.append(displace(own, piece, steps[start : start + length]))
-        start += length
-    return jnp.concatenate(found)
+    rows = variables(family, cavity)
+    pieces = jnp.split(steps, np.cumsum([steps_of(own) for own, _ in rows])[:-1])
+    return jnp.concatenate([displace(*row, step) for row, step in zip(rows, pieces, strict=True)])
 
 
 def steps_of(family: Family) -> int:
@@ -189,12 +196,62 @@ def steps_of(family: Family) -> int:
 
 def divergence(family: Family, one: jax.Array, other: jax.Array) -> jax.Array:
     """KL(one ‖ other) of products."""
-    rows = zip(parts_of(family), split_variables(family, one), split_variables(family, other), strict=True)
-    terms: list[Any] = [own.kl(a, b) for own, a, b in rows]
-    return jnp.sum(jnp.stack(terms))
+    return sum((own.kl(a, b) for own, a, b in variables(family, one, other)), jnp.zeros(()))
 
 
 def tilted_statistics_of(family: Family, cavity: jax.Array, site: jax.Array) -> jax.Array:
     """The tilted statistics that go with a site, in the coordinates of each family."""
-    rows = zip(parts_of(family), split_variables(family, cavity), split_variables(family, site), strict=True)
-    return jnp.concatenate([statistics(own, before, message) for own, before, message in rows])
+    return jnp.concatenate([statistics(*row) for row in variables(family, cavity, site)])
+
+
+Kind = Literal["statistics", "parameters", "message", "change"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is predicted: `kind` of the variable number `output` of a factor whose cavities are in `family`."""
+
+    family: Family
+    output: int
+    kind: Kind = "parameters"
+
+    @property
+    def own(self) -> Family:
+        """The family of the variable."""
+        return parts_of(self.family)[self.output]
+
+    def of(self, cavity: jax.Array, projected: jax.Array) -> jax.Array:
+        """Numbers to learn. cavity: of all variables; projected: of this one, natural parameters both."""
+        own, incoming = variables(self.family, cavity)[self.output]
+        if self.kind == "statistics":
+            return own.moments(projected)
+        if self.kind == "change":
+            return change(own, incoming, projected)
+        return parameters(own, projected if self.kind == "parameters" else own.ratio(projected, incoming))
+
+    def back(self, cavity: jax.Array, values: jax.Array) -> jax.Array:
+        """Natural parameters of the projection that the numbers stand for."""
+        own, incoming = variables(self.family, cavity)[self.output]
+        if self.kind == "statistics":
+            return own.natural(values)
+        if self.kind == "change":
+            return displace(own, incoming, values)
+        found = from_parameters(own, values)
+        return found if self.kind == "parameters" else own.product(found, incoming)
+
+
+def parameters(family: Family, eta: jax.Array) -> jax.Array:
+    """(mean, log variance) of a Gaussian, logarithms of the parameters of a Beta, Gamma or Dirichlet."""
+    if isinstance(family, Gaussian):
+        mean, variance = family.coordinates(eta)
+        return jnp.stack([mean, jnp.log(variance)])
+    if isinstance(family, Beta | Gamma | Dirichlet):
+        return jnp.log(eta)
+    raise TypeError(f"parameters are those of Gaussian, Beta, Gamma or Dirichlet; found {type(family).__name__}.")
+
+
+def from_parameters(family: Family, values: jax.Array) -> jax.Array:
+    """The inverse of `parameters`."""
+    if isinstance(family, Gaussian):
+        return family.from_mean(values[0], jnp.exp(values[1]))
+    return jnp.exp(values)

@@ -1,8 +1,9 @@
 """Oracles of active learning: who is asked for a message. They run on the host, many questions at a time."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,11 @@ from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.learned.simulation import simulator_of
 from cavity.moments.base import Moments
+
+#: questions that are integrated at a time
+BATCH = 16
+#: a tuple of arrays with one row for each of something
+Rows = TypeVar("Rows")
 
 
 class Answers(NamedTuple):
@@ -28,14 +34,14 @@ class Answers(NamedTuple):
         return Answers(*(own[places] for own in self))
 
 
-def join_answers(found: list[Answers]) -> Answers:
-    """Answers to several batches of questions as one."""
-    return Answers(*(np.concatenate(column) for column in zip(*found, strict=True)))
+def join_rows(found: Sequence[Rows]) -> Rows:
+    """Tuples of arrays as one, their rows one after another."""
+    return jax.tree.map(lambda *rows: np.concatenate(rows), *found)
 
 
 def stack_answers(found: list[Answers]) -> Answers:
     """Answers to single questions as one."""
-    return Answers(*(np.stack([np.asarray(own) for own in column]) for column in zip(*found, strict=True)))
+    return jax.tree.map(lambda *rows: np.stack(rows), *found)
 
 
 class Oracle(ABC):
@@ -56,8 +62,8 @@ class Oracle(ABC):
 class Integrated(Oracle):
     """Integration by a `Moments` strategy, compiled for batches of one length."""
 
-    def __init__(self, moments: Moments, least_ess: float, batch: int = 16) -> None:
-        self.moments, self.least_ess, self.batch = moments, least_ess, batch
+    def __init__(self, moments: Moments, least_ess: float) -> None:
+        self.moments, self.least_ess = moments, least_ess
 
     def check(self, factor: Factor) -> None:
         if simulator_of(factor)[0] is not None:
@@ -68,26 +74,20 @@ class Integrated(Oracle):
 
     def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
         found = []
-        for start in range(0, len(cavities), self.batch):
-            places = np.resize(np.arange(start, min(start + self.batch, len(cavities))), self.batch)
+        for start in range(0, len(cavities), BATCH):
+            places = np.resize(np.arange(start, min(start + BATCH, len(cavities))), BATCH)
             own, rows = jax.tree.map(lambda leaf, at=places: jnp.asarray(leaf)[at], (cavities, data))
-            keys = jax.random.split(jax.random.fold_in(key, start), self.batch)
+            keys = jax.random.split(jax.random.fold_in(key, start), BATCH)
             tilted, info = tilt_batch(self.moments, factor, family, own, rows, keys)
-            ess = np.asarray(info.get("ess", np.full(self.batch, np.inf)))
+            ess = np.asarray(info.get("ess", np.full(BATCH, np.inf)))
             usable = np.isfinite(tilted.log_z) & (ess >= self.least_ess)
             projected = np.where(usable[:, None], np.asarray(own + tilted.site), np.nan)
             batch = Answers(projected, np.asarray(tilted.log_z), 1.0 / ess)
-            found.append(batch.part(slice(min(self.batch, len(cavities) - start))))
-        return join_answers(found)
+            found.append(batch.part(slice(min(BATCH, len(cavities) - start))))
+        return join_rows(found)
 
 
 @partial(jax.jit, static_argnames=("moments", "family"))
-def tilt_batch(
-    moments: Moments, factor: Factor, family: Family, cavities: jax.Array, data: Any, keys: jax.Array
-) -> Any:
-    """The moments of rows of cavities, compiled."""
-
-    def one(cavity: jax.Array, data: Any, key: jax.Array) -> Any:
-        return moments.tilt((), factor, family, cavity, data, 1.0, key)
-
-    return jax.vmap(one)(cavities, data, keys)
+def tilt_batch(moments: Moments, factor: Factor, family: Family, *rows: Any) -> Any:
+    """The moments of rows of (cavities, data, keys), compiled."""
+    return jax.vmap(lambda cavity, data, key: moments.tilt((), factor, family, cavity, data, 1.0, key))(*rows)

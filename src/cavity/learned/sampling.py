@@ -4,6 +4,7 @@ For factor × cavities, variables are drawn from their own cavities by a scrambl
 the factor says of it: a thousand such draws tell more than half a million from a broad distribution.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
@@ -33,11 +34,9 @@ from cavity.moments.quadrature import Quadrature, can_integrate
 LEAST_ESS = 200.0
 #: draws of one answer that is sampled
 DRAWS = 8192
-#: questions that are integrated at a time
-BATCH = 16
 
-#: natural parameters, one array per variable
-Pieces = list[np.ndarray]
+#: natural parameters, or draws, one array per variable
+Pieces = Draws = list[np.ndarray]
 
 
 class SiteQuestion(NamedTuple):
@@ -49,19 +48,12 @@ class SiteQuestion(NamedTuple):
     data: Any
 
 
-class WeightedDraws(NamedTuple):
-    """values: one array per variable. log_weights: of each draw; both unnormalised."""
-
-    values: list[np.ndarray]
-    log_weights: np.ndarray
-
-
 class Sampled(Oracle):
     """draws: of one try. Where fewer than `least_ess` of them count, variables are drawn again nearer to those that do,
     at most so many `tries`; a question that still fails is refused.
     """
 
-    def __init__(self, draws: int = 4096, least_ess: float = 200.0, tries: int = 8) -> None:
+    def __init__(self, draws: int = 4096, least_ess: float = LEAST_ESS, tries: int = 8) -> None:
         self.draws, self.least_ess, self.tries = draws, least_ess, tries
 
     def is_noisy(self, factor: Factor, family: Family) -> bool:
@@ -72,8 +64,8 @@ class Sampled(Oracle):
         """How many variables, the first ones, are drawn from their cavities."""
 
     @abstractmethod
-    def weigh(self, site: SiteQuestion, values: list[np.ndarray], rng: np.random.Generator) -> WeightedDraws:
-        """All variables, given those that were drawn, and what the factor and the other cavities say of them."""
+    def weigh(self, site: SiteQuestion, values: Draws, rng: np.random.Generator) -> tuple[Draws, np.ndarray]:
+        """All variables, given those that were drawn, and log of what the factor and the other cavities say of them."""
 
     def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
         families, found = parts_of(family), []
@@ -94,39 +86,38 @@ class Sampled(Oracle):
         first = self.count_proposed(site)
         proposals = pieces[:first]
         for _ in range(self.tries):
-            values, log_weights = self.draw(families, pieces, proposals, rng)
-            draws = self.weigh(site, values, rng)
-            log_weights = log_weights + draws.log_weights
+            values, log_ratio = self.draw(families, pieces, proposals, rng)
+            draws, log_weights = self.weigh(site, values, rng)
+            log_weights = log_ratio + log_weights
             total = logsumexp(log_weights)
             if not np.isfinite(total):
                 break
             weights = np.exp(log_weights - total)
             ess = 1.0 / np.sum(weights**2)
             if ess >= self.least_ess:
-                rows = zip(families, draws.values, strict=True)
-                projected = [np.asarray(project_draws(own, values, weights)) for own, values in rows]
-                return Answers(np.concatenate(projected), np.asarray(total - np.log(self.draws)), np.asarray(1.0 / ess))
+                projected = [project_draws(own, found, weights) for own, found in zip(families, draws, strict=True)]
+                return Answers(np.concatenate(projected), total - np.log(self.draws), 1.0 / ess)
             # Too few draws count: a step towards those that do, no longer than enough of them go along.
             weights = temper_weights(log_weights, self.least_ess)
             rows = zip(families[:first], values, strict=True)
             proposals = [widen(own, np.asarray(project_draws(own, values, weights))) for own, values in rows]
             if not all(np.isfinite(own).all() for own in proposals):
                 break
-        return Answers(np.full(sum(map(len, pieces)), np.nan), np.asarray(np.nan), np.asarray(np.inf))
+        return Answers(np.full(sum(map(len, pieces)), np.nan), np.nan, np.inf)
 
     def draw(
         self, families: Sequence[Family], pieces: Pieces, proposals: Pieces, rng: np.random.Generator
-    ) -> tuple[list[np.ndarray], np.ndarray]:
+    ) -> tuple[Draws, np.ndarray]:
         """Variables from their proposals, and log cavity/proposal of each draw."""
-        values, log_weights, start = [], np.zeros(self.draws), 0
-        sizes = [own.event_shape[0] if own.event_shape else 1 for own in families[: len(proposals)]]
-        uniform = sobol(sum(sizes), self.draws, rng)
-        for own, size, cavity, proposal in zip(families, sizes, pieces, proposals, strict=False):
-            values.append(quantiles(own, proposal, uniform[:, start : start + size]))
-            start += size
+        values, log_weights = [], np.zeros(self.draws)
+        sizes = [math.prod(own.event_shape) for own in families[: len(proposals)]]
+        # Scrambled points in the open unit cube.
+        points = np.clip(qmc.Sobol(sum(sizes), scramble=True, rng=rng).random(self.draws), 1e-12, 1.0 - 1e-12)
+        columns = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+        for own, uniform, cavity, proposal in zip(families, columns, pieces, proposals, strict=False):
+            values.append(quantiles(own, proposal, uniform))
             if proposal is not cavity:
-                gap = log_density(own, cavity, values[-1]) - log_density(own, proposal, values[-1])
-                log_weights += np.asarray(gap)
+                log_weights += log_density(own, cavity, values[-1]) - log_density(own, proposal, values[-1])
         return values, log_weights
 
 
@@ -136,10 +127,10 @@ class Weighed(Sampled):
     def count_proposed(self, site: SiteQuestion) -> int:
         return len(site.families)
 
-    def weigh(self, site: SiteQuestion, values: list[np.ndarray], rng: np.random.Generator) -> WeightedDraws:
+    def weigh(self, site: SiteQuestion, values: Draws, rng: np.random.Generator) -> tuple[Draws, np.ndarray]:
         x = tuple(map(jnp.asarray, values)) if len(values) > 1 else jnp.asarray(values[0])
         found = np.asarray(log_factor(site.factor, x, site.data))
-        return WeightedDraws(values, np.where(np.isnan(found), -np.inf, found))
+        return values, np.where(np.isnan(found), -np.inf, found)
 
 
 @jax.jit
@@ -158,9 +149,9 @@ class Simulated(Sampled):
 
     def count_proposed(self, site: SiteQuestion) -> int:
         simulator, known = simulator_in(site.factor)
-        return len(simulator.input_slots) - len(known)
+        return len(simulator.slots[0]) - len(known)
 
-    def weigh(self, site: SiteQuestion, values: list[np.ndarray], rng: np.random.Generator) -> WeightedDraws:
+    def weigh(self, site: SiteQuestion, values: Draws, rng: np.random.Generator) -> tuple[Draws, np.ndarray]:
         simulator, known = simulator_in(site.factor)
         arguments, free = list(values), len(values)
         for place, value in zip(known, site.data.values if known else (), strict=True):
@@ -169,40 +160,33 @@ class Simulated(Sampled):
         outputs = self.run(simulator, rng, arguments, families)
         log_weights = np.zeros(self.draws)
         for own, cavity, found in zip(families, pieces, outputs, strict=True):
-            log_weights += np.asarray(log_density(own, cavity, found))
-        return WeightedDraws([*values, *outputs], log_weights)
+            log_weights += log_density(own, cavity, found)
+        return [*values, *outputs], log_weights
 
     def run(
         self, simulator: Simulator, rng: np.random.Generator, inputs: list[np.ndarray], families: Sequence[Family]
     ) -> list[np.ndarray]:
         """The program's outputs, checked."""
-        shown = ", ".join(np.array2string(own[:3], precision=4) for own in inputs)
+        shown = f"Its first inputs: {', '.join(np.array2string(own[:3], precision=4) for own in inputs)}."
         try:
             # Copies: the draws are weighed afterwards, whatever the program writes over its arguments.
             raw = simulator.sampler(rng, *(own.copy() for own in inputs))
         except Exception as error:
-            raise SamplerError(
-                f"the sampler raised {type(error).__name__}: {error}. Its first inputs: {shown}."
-            ) from error
+            raise SamplerError(f"the sampler raised {type(error).__name__}: {error}. {shown}") from error
         given = raw if isinstance(raw, tuple | list) else (raw,)
         if any(np.ma.is_masked(own) for own in given):
-            raise SamplerError(f"the sampler gave masked values. Its first inputs: {shown}.")
+            raise SamplerError(f"the sampler gave masked values. {shown}")
         outputs = [np.asarray(own) for own in given]
         if any(own.dtype.kind not in "biuf" for own in outputs):
             kinds = ", ".join(str(own.dtype) for own in outputs)
-            raise SamplerError(
-                f"the sampler must give arrays of real numbers; found {kinds}. Its first inputs: {shown}."
-            )
-        wanted = [(self.draws, *own.event_shape) for own in families]
-        if [own.shape for own in outputs] != wanted:
-            raise SamplerError(
-                f"the sampler must give arrays of shapes {wanted}; found {[own.shape for own in outputs]}. "
-                f"Its first inputs: {shown}."
-            )
+            raise SamplerError(f"the sampler must give arrays of real numbers; found {kinds}. {shown}")
+        shapes, wanted = [own.shape for own in outputs], [(self.draws, *own.event_shape) for own in families]
+        if shapes != wanted:
+            raise SamplerError(f"the sampler must give arrays of shapes {wanted}; found {shapes}. {shown}")
         for own in outputs:
             bad = ~np.isfinite(own.reshape(len(own), -1)).all(axis=1)
             if bad.any():
-                failed = ", ".join(np.array2string(np.asarray(values)[bad][0], precision=6) for values in inputs)
+                failed = ", ".join(np.array2string(values[bad][0], precision=6) for values in inputs)
                 raise SamplerError(
                     f"the sampler gave {own[bad][0]} in {bad.sum()} of {len(own)} draws, as for {failed}."
                 )
@@ -220,10 +204,9 @@ def simulator_in(factor: Factor) -> tuple[Simulator, tuple[int, ...]]:
 class Automatic(Oracle):
     """A simulator by running it; a factor with a log density by quadrature over one or two variables, else by draws."""
 
-    def __init__(self, draws: int, least_ess: float, batch: int) -> None:
-        self.by_program = Simulated(draws, least_ess)
-        self.by_rule = Integrated(Quadrature(), least_ess, batch)
-        self.by_draws = Weighed(draws, least_ess)
+    def __init__(self, draws: int) -> None:
+        self.by_program, self.by_draws = Simulated(draws), Weighed(draws)
+        self.by_rule = Integrated(Quadrature(), LEAST_ESS)
 
     def choose(self, factor: Factor, family: Family) -> Oracle:
         """The oracle for a factor."""
@@ -243,10 +226,10 @@ def as_oracle(oracle: Moments | Oracle | None, draws: int) -> Oracle:
     if not isinstance(draws, int) or draws < 2 * LEAST_ESS:
         raise ValueError(f"draws must be an integer of at least {2 * LEAST_ESS:.0f}; found {draws!r}.")
     if oracle is None:
-        return Automatic(draws, LEAST_ESS, BATCH)
+        return Automatic(draws)
     if not isinstance(oracle, Moments | Oracle):
         raise TypeError(f"oracle must be a strategy such as cavity.Quadrature(); found {type(oracle).__name__}.")
-    return Integrated(oracle, LEAST_ESS, BATCH) if isinstance(oracle, Moments) else oracle
+    return Integrated(oracle, LEAST_ESS) if isinstance(oracle, Moments) else oracle
 
 
 class SamplerError(RuntimeError):
@@ -255,12 +238,6 @@ class SamplerError(RuntimeError):
     def __init__(self, message: str, found: Answers | None = None) -> None:
         super().__init__(message)
         self.found = found
-
-
-def sobol(dimension: int, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Scrambled points in the open unit cube."""
-    points = qmc.Sobol(dimension, scramble=True, rng=rng).random(draws)
-    return np.clip(points, 1e-12, 1.0 - 1e-12)
 
 
 def quantiles(family: Family, eta: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -298,7 +275,7 @@ def project_draws(family: Family, values: Any, weights: Any) -> jax.Array:
         gap = values - mean
         spread = (weights[:, None] * gap).T @ gap if family.event_shape else weights @ gap**2
         return family.from_mean(mean, spread)
-    # WeightedDraws that weigh nothing may lie where the statistics are infinite.
+    # Draws that weigh nothing may lie where the statistics are infinite.
     statistics = jnp.where(weights[:, None] > 0, jax.vmap(family.statistics)(values), 0.0)
     return family.natural(weights @ statistics)
 

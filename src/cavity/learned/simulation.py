@@ -56,21 +56,16 @@ class Simulator(Factor):
         if not callable(self.sampler):
             raise TypeError(f"sampler must be a program that draws; found {type(self.sampler).__name__}.")
         # A tuple of pairs can be hashed, as static fields must be.
-        object.__setattr__(self, "inputs", self.input_slots)
-        object.__setattr__(self, "outputs", self.output_slots)
-        twice = {slot.name for slot in self.input_slots} & {slot.name for slot in self.output_slots}
+        for name, own in zip(("inputs", "outputs"), self.slots, strict=True):
+            object.__setattr__(self, name, own)
+        twice = set.intersection(*({slot.name for slot in own} for own in self.slots))
         if twice:
             raise ValueError(f"{twice.pop()} names an input and an output.")
 
     @property
-    def input_slots(self) -> tuple[Slot, ...]:
-        """Names and families of the inputs, in order."""
-        return as_slots("inputs", self.inputs)
-
-    @property
-    def output_slots(self) -> tuple[Slot, ...]:
-        """Names and families of the outputs, in order."""
-        return as_slots("outputs", self.outputs)
+    def slots(self) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
+        """Names and families of the inputs and of the outputs, in order."""
+        return as_slots("inputs", self.inputs), as_slots("outputs", self.outputs)
 
     def check(self, data: Any) -> None:
         own = getattr(data, "own", data)
@@ -81,8 +76,9 @@ class Simulator(Factor):
 
     def check_variables(self, family: Family, known: tuple[int, ...]) -> None:
         """Refuse variables that are not those of the program; known: places of arguments that are numbers."""
-        slots = (*self.input_slots, *self.output_slots)
-        observed = [slots[place].name for place in known if place >= len(self.input_slots)]
+        inputs, outputs = self.slots
+        slots = inputs + outputs
+        observed = [slots[place].name for place in known if place >= len(inputs)]
         if observed:
             raise ValueError(
                 f"{observed[0]} is an output of a sampler without a density and cannot be a number: make it a variable "
@@ -128,7 +124,7 @@ def simulator_of(factor: Factor) -> tuple[Simulator | None, tuple[int, ...]]:
 def count_outputs(factor: Factor) -> int:
     """How many variables of a factor, the last ones, are drawn by a program from the others."""
     simulator, _ = simulator_of(factor)
-    return 0 if simulator is None else len(simulator.output_slots)
+    return 0 if simulator is None else len(simulator.slots[1])
 
 
 def check_variables(factor: Factor, family: Family) -> None:

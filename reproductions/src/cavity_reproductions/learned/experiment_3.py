@@ -11,12 +11,12 @@ import numpy as np
 import cavity
 from cavity.factors.binary import Logistic
 from cavity.learned import every_time
-from cavity.learned.broad_proposal import Broad
 from cavity.learned.embedding_operator import ONLINE, Settings
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, VERMILION, label, legend
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity_reproductions.learned import DOCUMENT
+from cavity_reproductions.learned.broad_proposal import Broad
 from cavity_reproductions.learned.far_messages import far_messages, looked_at
 from cavity_reproductions.learned.in_sequence import (
     DEFAULT,

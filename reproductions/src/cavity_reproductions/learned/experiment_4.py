@@ -19,10 +19,9 @@ from cavity._core.precision import float64
 from cavity.factors import from_log_density
 from cavity.families import Gamma
 from cavity.learned import JustInTime
-from cavity.learned.embedding_learner import EmbeddingLearner
-from cavity.learned.embedding_operator import Settings
+from cavity.learned.embedding_operator import EmbeddingLearner, Settings
+from cavity.learned.message_coordinates import Target
 from cavity.learned.oracles import Answers, Integrated
-from cavity.learned.targets import Target
 from cavity.moments import Batch
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREY, VERMILION, label, legend

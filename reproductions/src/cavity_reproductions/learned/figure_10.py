@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.learned.embedding_operator import BATCH, fit_embedding, predict_projections
-from cavity.learned.targets import Target
+from cavity.learned.message_coordinates import Target
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREY, VERMILION, label, legend
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit

@@ -14,11 +14,10 @@ from cavity.factors.binary import Logistic
 from cavity.families import Beta, Gaussian, Product
 from cavity.inference.solution import Solution
 from cavity.learned import JustInTime, LearnedFactor, just_in_time
-from cavity.learned.broad_proposal import Broad
-from cavity.learned.embedding_learner import EmbeddingLearner
-from cavity.learned.embedding_operator import ONLINE, Settings
-from cavity.learned.targets import Target
+from cavity.learned.embedding_operator import ONLINE, EmbeddingLearner, Settings
+from cavity.learned.message_coordinates import Target
 from cavity.moments import Batch
+from cavity_reproductions.learned.broad_proposal import Broad
 
 #: the operators compared
 DEFAULT, PAPER = "default operator", "paper's operator"

@@ -16,7 +16,7 @@ from cavity._core.precision import float64
 from cavity.factors.binary import Logistic
 from cavity.factors.probabilities import LogisticLink
 from cavity.families import Beta, Gaussian, Product
-from cavity.learned.broad_proposal import run_program, sample_projections
+from cavity_reproductions.learned.broad_proposal import run_program, sample_projections
 
 FAMILY = Product((Beta(), Gaussian()))
 #: places of the two variables in FAMILY

@@ -23,27 +23,26 @@ from cavity.baselines.forests import (
 from cavity.learned.embedding_operator import (
     BATCH,
     Settings,
-    compiled_leave_one_out,
     fit_embedding,
     predict_projections,
 )
-from cavity.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
-from cavity.learned.message_kernels import (
+from cavity.learned.feature_regression import MessageMoments, leave_one_out_errors, mean_variances, median_gap
+from cavity.learned.message_coordinates import Kind, Target
+from cavity_reproductions.learned.incomplete_cholesky import dual_weights, incomplete_cholesky
+from cavity_reproductions.learned.logistic_messages import FAMILY, Labelled
+from cavity_reproductions.learned.message_kernels import (
     ExpectedProduct,
     MeanVariance,
     MessageKernel,
-    MessageMoments,
     OnEmbeddings,
     ProductOfProducts,
     ProductOnEmbeddings,
     SumOfProducts,
     SumOnEmbeddings,
-    mean_variances,
-    median_gap,
-    message_moments,
+    alone,
+    moments_of,
+    rows_of,
 )
-from cavity.learned.targets import Kind, Target
-from cavity_reproductions.learned.logistic_messages import FAMILY, Labelled
 
 Predictor = Callable[[np.ndarray], np.ndarray]
 Learner = Callable[[Labelled, int, int], Predictor]
@@ -88,9 +87,10 @@ def on_embeddings(seen: MessageMoments, factor: float) -> MessageKernel:
 def single_gaps(seen: MessageMoments, factor: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """σ² and γ² of each message alone."""
     squares = mean_variances(seen)
-    alone = [MessageMoments(seen.means[:, [k]], seen.variances[:, [k]]) for k in range(len(squares))]
     # Where half of all pairs are equal the median is 0, and the mean has to do.
-    gaps = [median_gap(own, (square,)) or mean_gap(own, square) for own, square in zip(alone, squares, strict=True)]
+    gaps = [
+        median_gap(own, (square,)) or mean_gap(own, square) for own, square in zip(alone(seen), squares, strict=True)
+    ]
     return squares, times(tuple(gaps), factor)
 
 
@@ -118,9 +118,9 @@ class Task(NamedTuple):
 
 
 def task_of(labels: Labelled, output: int, kind: Kind, rng: np.random.Generator) -> Task:
-    target, messages = Target(FAMILY, output, kind), message_moments(FAMILY, labels.cavities)
+    target, messages = Target(FAMILY, output, kind), moments_of(FAMILY, labels.cavities)
     values = np.asarray(jax.vmap(target.of)(jnp.asarray(labels.cavities), jnp.asarray(labels.of(output))))
-    return Task(target, messages, values, messages.at(rng.permutation(len(values))[:MOST]))
+    return Task(target, messages, values, rows_of(messages, rng.permutation(len(values))[:MOST]))
 
 
 def projections(target: Target, cavities: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -137,7 +137,7 @@ def by_features(scaled: Scaled, sizes: tuple[int, int]) -> Learner:
         errors = []
         for factor in FACTORS:
             x = scaled(task.seen, factor).features(first, sizes[0])(task.messages)
-            errors.append(compiled_leave_one_out(jnp.asarray(x), jnp.asarray(task.values), jnp.asarray(RIDGES)))
+            errors.append(leave_one_out_errors(jnp.asarray(x), jnp.asarray(task.values), jnp.asarray(RIDGES)))
         table = np.stack(errors)
         chosen = []
         for column in range(task.values.shape[1]):
@@ -148,7 +148,7 @@ def by_features(scaled: Scaled, sizes: tuple[int, int]) -> Learner:
             chosen.append((features, np.linalg.solve(inside, x.T @ task.values[:, column])))
 
         def predictor(cavities: np.ndarray) -> np.ndarray:
-            rows = message_moments(FAMILY, cavities)
+            rows = moments_of(FAMILY, cavities)
             values = np.column_stack([features(rows) @ weights for features, weights in chosen])
             return projections(task.target, cavities, values)
 
@@ -164,9 +164,9 @@ def by_incomplete_cholesky(scaled: Scaled) -> Learner:
         kernel: MessageKernel, of: MessageMoments, values: np.ndarray, rank: int, ridges: list[float]
     ) -> list[np.ndarray]:
         diagonal = np.concatenate(
-            [np.diag(kernel.gram(of.at(rows), of.at(rows))) for rows in in_blocks(len(of.means), 100)]
+            [np.diag(kernel.gram(rows_of(of, rows), rows_of(of, rows))) for rows in in_blocks(len(of.means), 100)]
         )
-        factor = incomplete_cholesky(diagonal, lambda k: kernel.gram(of, of.at(np.array([k])))[:, 0], rank)
+        factor = incomplete_cholesky(diagonal, lambda k: kernel.gram(of, rows_of(of, np.array([k])))[:, 0], rank)
         return [dual_weights(factor, values, ridge) for ridge in ridges]
 
     def learner(labels: Labelled, output: int, seed: int) -> Predictor:
@@ -178,8 +178,8 @@ def by_incomplete_cholesky(scaled: Scaled) -> Learner:
             train, test = order[: HELD[0]], order[HELD[0] : sum(HELD)]
             for place, factor in enumerate(FACTORS):
                 kernel = scaled(task.seen, factor)
-                across = kernel.gram(task.messages.at(test), task.messages.at(train))
-                found = solved(kernel, task.messages.at(train), task.values[train], RANKS[0], list(RIDGES))
+                across = kernel.gram(rows_of(task.messages, test), rows_of(task.messages, train))
+                found = solved(kernel, rows_of(task.messages, train), task.values[train], RANKS[0], list(RIDGES))
                 table[place] += [np.mean((across @ own - task.values[test]) ** 2, axis=0) for own in found]
         chosen = []
         for column in range(task.values.shape[1]):
@@ -188,9 +188,9 @@ def by_incomplete_cholesky(scaled: Scaled) -> Learner:
             chosen.append((kernel, solved(kernel, task.messages, task.values[:, column], RANKS[1], [RIDGES[ridge]])[0]))
 
         def predictor(cavities: np.ndarray) -> np.ndarray:
-            rows, values = message_moments(FAMILY, cavities), []
+            rows, values = moments_of(FAMILY, cavities), []
             for block in in_blocks(len(cavities), 200):
-                part = rows.at(block)
+                part = rows_of(rows, block)
                 values.append(np.column_stack([kernel.gram(part, task.messages) @ own for kernel, own in chosen]))
             return projections(task.target, cavities, np.concatenate(values))
 

@@ -3,11 +3,12 @@
 import jax
 import numpy as np
 
-from cavity.learned.message_kernels import ExpectedProduct, MessageMoments
+from cavity.learned.feature_regression import MessageMoments
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import BLUE, GREY, VERMILION, label, legend
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity_reproductions.learned import DOCUMENT
+from cavity_reproductions.learned.message_kernels import ExpectedProduct
 
 SIZES = (100, 200, 500, 1000, 2000, 5000, 10_000)
 #: squared width of the Gaussian kernel

@@ -8,11 +8,12 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from cavity.learned.message_kernels import OnEmbeddings, mean_variances, median_gap
+from cavity.learned.feature_regression import mean_variances, median_gap
 from cavity.reports import Figure, Table, figure
 from cavity.reports.figures import label
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity_reproductions.learned import DOCUMENT
+from cavity_reproductions.learned.message_kernels import OnEmbeddings
 from cavity_reproductions.learned.supplement_b3 import gaussians
 
 INNER = (100, 200, 400, 800, 1600)

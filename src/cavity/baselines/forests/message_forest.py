@@ -25,8 +25,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import parts_of, split_variables
-from cavity.learned.targets import Target, from_parameters, parameters
+from cavity.learned.message_coordinates import Target, from_parameters, parameters, parts_of, split_variables
 
 #: forests as scikit-learn has them
 KINDS = {"breiman": RandomForestRegressor, "extremely randomised": ExtraTreesRegressor}

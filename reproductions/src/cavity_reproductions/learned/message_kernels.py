@@ -7,36 +7,42 @@ mean embedding of a tuple r, so that ⟨μ_r, μ_s⟩ = E k(x, y), x ~ r, y ~ s.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity._core.precision import float64
+from cavity._core.precision import float64, to_numpy
 from cavity.families.base import Family
-from cavity.learned.features import Waves, mean_and_variance, waves
-
-
-class MessageMoments(NamedTuple):
-    """Means and variances of tuples of messages, (tuples, messages of a tuple) each."""
-
-    means: np.ndarray
-    variances: np.ndarray
-
-    def at(self, rows: np.ndarray) -> "MessageMoments":
-        """Some of them."""
-        return MessageMoments(self.means[rows], self.variances[rows])
-
-
-@float64
-def message_moments(family: Family, etas: np.ndarray) -> MessageMoments:
-    """The incoming messages of rows of cavities."""
-    return MessageMoments(*(np.asarray(own) for own in mean_and_variance(family, jnp.asarray(etas, float))))
-
+from cavity.learned.feature_regression import (
+    MessageMoments,
+    Waves,
+    embedding_gaps,
+    message_moments,
+    single_products,
+    two_stages,
+    waves,
+)
 
 #: rows of messages to rows of features
 Features = Callable[[MessageMoments], np.ndarray]
+
+
+@float64
+def moments_of(family: Family, etas: np.ndarray) -> MessageMoments:
+    """The incoming messages of rows of cavities."""
+    return to_numpy(message_moments(family, jnp.asarray(etas, float)))
+
+
+def rows_of(messages: MessageMoments, rows: np.ndarray) -> MessageMoments:
+    """Some of the tuples."""
+    return MessageMoments(messages.means[rows], messages.variances[rows])
+
+
+def alone(messages: MessageMoments) -> list[MessageMoments]:
+    """Every message of the tuples by itself."""
+    columns = range(messages.means.shape[1])
+    return [MessageMoments(messages.means[:, [k]], messages.variances[:, [k]]) for k in columns]
 
 
 class MessageKernel(ABC):
@@ -131,10 +137,8 @@ class OnEmbeddings(MessageKernel):
 
     @float64
     def features(self, key: jax.Array, size: int) -> Features:
-        first, second = jax.random.split(key)
-        inner = waves(first, self.inner, jnp.sqrt(jnp.asarray(self.squares)))
-        outer = waves(second, size, jnp.full(self.inner, self.gamma2**0.5))
-        return lambda of: of_points(outer, embedding(inner, of))
+        drawn = two_stages(key, self.inner, size, jnp.sqrt(jnp.asarray(self.squares)), self.gamma2**0.5)
+        return lambda of: of_points(drawn.outer, embedding(drawn.inner, of))
 
 
 @dataclass(frozen=True)
@@ -146,11 +150,8 @@ class SumOnEmbeddings(MessageKernel):
 
     def each(self, one: MessageMoments, other: MessageMoments) -> list[np.ndarray]:
         """The kernel of every message."""
-        found = []
-        for number, (square, gamma2) in enumerate(zip(self.squares, self.gammas2, strict=True)):
-            rows = [MessageMoments(m.means[:, [number]], m.variances[:, [number]]) for m in (one, other)]
-            found.append(OnEmbeddings((square,), gamma2).gram(*rows))
-        return found
+        rows = zip(self.squares, self.gammas2, alone(one), alone(other), strict=True)
+        return [OnEmbeddings((square,), gamma2).gram(*pair) for square, gamma2, *pair in rows]
 
     def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         return np.sum(self.each(one, other), axis=0)
@@ -165,35 +166,6 @@ class ProductOnEmbeddings(SumOnEmbeddings):
 
     def gram(self, one: MessageMoments, other: MessageMoments) -> np.ndarray:
         return np.prod(self.each(one, other), axis=0)
-
-
-def single_products(one: MessageMoments, other: MessageMoments, squares: tuple[float, ...]) -> np.ndarray:
-    """⟨μ_r, μ_s⟩ of single messages, (messages, rows of one, rows of other)."""
-    square = np.asarray(squares)[:, None, None]
-    total = one.variances.T[:, :, None] + other.variances.T[:, None] + square
-    gap = one.means.T[:, :, None] - other.means.T[:, None]
-    return np.sqrt(square / total) * np.exp(-0.5 * gap**2 / total)
-
-
-def embedding_gaps(one: MessageMoments, other: MessageMoments, squares: tuple[float, ...]) -> np.ndarray:
-    """‖μ_r − μ_s‖² of joint embeddings."""
-
-    def own(of: MessageMoments) -> np.ndarray:
-        return np.prod(np.sqrt(np.asarray(squares) / (2.0 * of.variances + np.asarray(squares))), axis=1)
-
-    across = np.prod(single_products(one, other, squares), axis=0)
-    return np.maximum(own(one)[:, None] + own(other)[None] - 2.0 * across, 0.0)
-
-
-def mean_variances(of: MessageMoments) -> tuple[float, ...]:
-    """σ² of the median heuristic: the average variance of each incoming message (supplement A, step 1)."""
-    return tuple(of.variances.mean(axis=0).tolist())
-
-
-def median_gap(of: MessageMoments, squares: tuple[float, ...]) -> float:
-    """γ² of the median heuristic (supplement A, step 2), over pairs i ≤ j; the authors count the zero ones i = j."""
-    gaps = embedding_gaps(of, of, squares)
-    return float(np.median(gaps[np.triu_indices(len(gaps))]))
 
 
 def embedding(drawn: Waves, of: MessageMoments) -> np.ndarray:
@@ -216,7 +188,4 @@ def single_waves(key: jax.Array, size: int, squares: tuple[float, ...]) -> list[
 
 def single_embeddings(drawn: list[Waves], of: MessageMoments) -> list[np.ndarray]:
     """Features of each message of the tuples, alone."""
-    return [
-        embedding(own, MessageMoments(of.means[:, [number]], of.variances[:, [number]]))
-        for number, own in enumerate(drawn)
-    ]
+    return [embedding(own, messages) for own, messages in zip(drawn, alone(of), strict=True)]

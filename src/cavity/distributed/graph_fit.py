@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from distributed import Client
 
@@ -11,13 +12,10 @@ from cavity._core.precision import float64
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.graph import check_possible
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.contributions import BorderMessages
-from cavity.distributed.graph.cutting import Cut, cut_graph
-from cavity.distributed.graph.worker import load_part, measure_part, visit_part
-from cavity.distributed.protocol import Measurement
-from cavity.distributed.results import RoundsResult
-from cavity.distributed.rounds import RoundOptions, Rounds
+from cavity.distributed.graph_parts import Cut, cut_graph, load_part, measure_part, unary_weights, visit_part
+from cavity.distributed.rounds import Measurement, Response, RoundOptions, Rounds, RoundsResult
 from cavity.distributed.worker_pool import WorkerPool, loader_of
+from cavity.families.categorical import Categorical
 from cavity.inference.status import Status
 
 
@@ -82,27 +80,65 @@ def infer_in_parts(
     loaders = [loader_of(load_part, [plan], damping) for plan in cut.plans]
     with client_or_local(client) as own, WorkerPool(own, loaders, options.deadline) as pool:
         pool.load()
-        rounds = GraphRounds(pool, dataclasses.replace(options, damping=1.0), callback, graph, cut)
+        messages, options = BorderMessages(graph, cut), dataclasses.replace(options, damping=1.0)
+        rounds = GraphRounds(pool, messages, options, callback, graph, cut)
         return rounds.result(rounds.finish(rounds.make_rounds()))
 
 
+class BorderMessages:
+    """The messages of all parts to the variables they share, on the client.
+
+    own: weights of the shared variables themselves. index: which numbers of the vector of all shared variables a part
+    sees. values: the messages of every part.
+    """
+
+    def __init__(self, graph: DiscreteGraph, cut: Cut) -> None:
+        unary = unary_weights(graph)
+        weights = [unary[variable] for variable in cut.shared]
+        pairs = [(np.where(own == -np.inf, 0.0, own), own == -np.inf) for own in weights]
+        self.own = np.concatenate([np.zeros(0), *(part for pair in pairs for part in pair)])
+        self.families = [Categorical(len(own)) for own in weights]
+        self.ends = np.cumsum([family.size for family in self.families], dtype=int)[:-1]
+        places = dict(zip(cut.shared.tolist(), np.split(np.arange(len(self.own)), self.ends), strict=False))
+        seen = [[places[v] for v in plan.variables[plan.shared].tolist()] for plan in cut.plans]
+        self.index = [np.concatenate([np.zeros(0, int), *own]) for own in seen]
+        self.values = [np.zeros(len(own)) for own in self.index]
+
+    @property
+    def total(self) -> np.ndarray:
+        """Natural parameters of the shared variables."""
+        found = self.own.copy()
+        for index, messages in zip(self.index, self.values, strict=True):
+            found[index] += messages
+        return found
+
+    def cavity(self, number: int) -> np.ndarray:
+        """The messages of all others to the variables part `number` sees."""
+        return self.total[self.index[number]] - self.values[number]
+
+    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
+        """Take the messages of parts, whole: damping is done inside the parts."""
+        for number, response in responses.items():
+            self.values[number] = response.contribution
+        return dict.fromkeys(responses, 1.0)
+
+    def log_partition(self) -> float:
+        """Σ log Z of the shared variables."""
+        parts = zip(self.families, np.split(self.total, self.ends), strict=False)
+        return sum(float(family.log_partition(jnp.asarray(eta))) for family, eta in parts)
+
+
+@dataclasses.dataclass
 class GraphRounds(Rounds):
     """Rounds over the parts of a graph."""
 
+    state: BorderMessages
+    graph: DiscreteGraph
+    cut: Cut
+    measured: dict[int, Measurement] = dataclasses.field(default_factory=dict)
+
     visit = staticmethod(visit_part)
     measure = staticmethod(measure_part)
-
-    def __init__(
-        self,
-        pool: WorkerPool,
-        options: RoundOptions,
-        callback: Callable[[float], Any] | None,
-        graph: DiscreteGraph,
-        cut: Cut,
-    ) -> None:
-        self.graph, self.cut, self.messages = graph, cut, BorderMessages(graph, cut)
-        super().__init__(pool, self.messages, options, callback)
-        self.measured: dict[int, Measurement] = {}
 
     def report(self) -> None:
         if self.callback is not None:
@@ -127,7 +163,7 @@ class GraphRounds(Rounds):
             for variable, own in zip(plan.variables.tolist(), self.measured[number].marginals, strict=True):
                 marginals[variable] = own
         parts = sum(own.log_evidence for own in self.measured.values())
-        log_evidence = self.cut.log_constant + parts + self.messages.log_partition()
+        log_evidence = self.cut.log_constant + parts + self.state.log_partition()
         return GraphFit(
             marginals=marginals, log_evidence=log_evidence, shared=len(self.cut.shared), **self.account(status)
         )

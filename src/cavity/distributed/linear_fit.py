@@ -1,28 +1,109 @@
-"""EP for the linear model with its rows on many workers."""
+"""EP for the linear model with its rows on many workers; its result, kept in a file and taken up again."""
 
+import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from distributed import Client
 
+from cavity import storage
 from cavity._core.precision import float64
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.contributions import Contributions
-from cavity.distributed.linear.loading import shard_loaders
-from cavity.distributed.linear.result import Fit
-from cavity.distributed.linear.worker import measure_rows, shape_of, visit_rows
-from cavity.distributed.naturals import pack_naturals, to_moments
-from cavity.distributed.protocol import Response
-from cavity.distributed.rounds import Accepted, RoundOptions, Rounds
+from cavity.distributed.gaussian import Contributions, GaussianResult, pack_naturals, to_moments, unpack_naturals
+from cavity.distributed.linear_shards import measure_rows, shape_of, shard_loaders, visit_rows
+from cavity.distributed.rounds import Accepted, Response, RoundOptions, Rounds
 from cavity.distributed.worker_pool import WorkerPool
 from cavity.factors import Probit
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
 from cavity.models.latent_gaussian.covariance import weight_precision
+from cavity.models.latent_gaussian.fit_result import factor_from_spec, factor_spec
+from cavity.models.latent_gaussian.linear_model import LinearModel
 
 #: by how much prior and contributions may differ from q's natural parameters, relative to the largest of them
 BALANCE = 1e-10
+#: what a file of a fit is called inside
+KIND = "ClusterFit"
+#: fields that are arrays, and numbers that may not be finite, which are kept as text
+ARRAYS = ("prior", "contributions", "prior_variance", "rows", "residuals")
+TEXTS = ("mismatch", "balance")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fit(GaussianResult):
+    """q(w) = N(mean, covariance) from shards, with the account of the run; what is not listed here is as in its bases.
+
+    Attributes:
+        factor, prior_variance: as fitted.
+        rows: of every shard.
+        balance: how far contributions worked out anew from the sites on the workers, plus the prior, are from q's
+            natural parameters, relative to the largest of them; as last measured, nan before.
+    """
+
+    factor: Factor
+    prior_variance: np.ndarray
+    rows: np.ndarray
+    balance: float
+
+    def model(self) -> LinearModel:
+        """The fitted model: it predicts, is stored and goes on with new rows like one fitted in one place.
+
+        What it would know of single rows stays on the workers, so the model has none.
+        """
+        q, (shift, precision) = self.q, unpack_naturals(self.naturals)
+        return LinearModel(
+            mean=q.mean,
+            covariance=q.covariance,
+            shift=shift,
+            precision=precision,
+            factor=self.factor,
+            prior_variance=self.prior_variance,
+            status=self.status,
+            method=f"EP on {len(self.rows)} shards",
+            log_evidence=np.nan if self.log_evidence is None else self.log_evidence,
+            mismatch=self.mismatch,
+            sweeps=self.rounds,
+            residuals=self.residuals,
+            seconds=self.seconds,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Into a file of arrays and a header, from which `load` and `fit(..., resume=)` go on."""
+        header = {
+            "factor": factor_spec(self.factor),
+            "status": str(self.status),
+            "log_evidence": self.log_evidence,
+            "shortened": int(self.shortened),
+            "seconds": float(self.seconds),
+            **{name: repr(float(getattr(self, name))) for name in TEXTS},
+        }
+        storage.save(path, KIND, header, {name: np.asarray(getattr(self, name)) for name in ARRAYS})
+
+
+def load_fit(path: str | os.PathLike[str]) -> Fit:
+    """The fit that `Fit.save` wrote.
+
+    Raises:
+        StorageError: the file holds something else, or not all of a fit.
+    """
+    kind, header, arrays = storage.load(path)
+    if kind != KIND:
+        raise storage.StorageError(f"{path} holds {kind}, not a fit on shards.")
+    try:
+        fields: dict[str, Any] = {name: float(header[name]) for name in TEXTS}
+        fields |= {name: arrays[name] for name in ARRAYS}
+        return Fit(
+            factor=factor_from_spec(header["factor"]),
+            status=Status(header["status"]),
+            log_evidence=header["log_evidence"],
+            shortened=header["shortened"],
+            seconds=header["seconds"],
+            **fields,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise storage.StorageError(f"{path} is not a complete fit on shards: {error}.") from None
 
 
 @float64
@@ -82,37 +163,32 @@ def fit(
     options = RoundOptions(asynchronous, damping, tol, max_rounds, max_seconds)
     with client_or_local(client) as own, WorkerPool(own, shard_loaders(X, y, factor, own), options.deadline) as pool:
         pool.load()
-        rounds = RowRounds(pool, options, callback, factor, prior_variance)
+        rows, d = count_rows(pool)
+        prior = pack_naturals(np.zeros(d), np.asarray(weight_precision(prior_variance, d)))
+        variance = np.atleast_1d(np.asarray(prior_variance, float))
+        rounds = RowRounds(pool, Contributions.flat(prior, len(rows)), options, callback, rows, factor, variance)
         if resume is not None:
             rounds.resume(resume)
         return rounds.run()
 
 
+@dataclasses.dataclass
 class RowRounds(Rounds):
     """Rounds over shards of rows."""
+
+    state: Contributions
+    rows: np.ndarray
+    factor: Factor
+    prior_variance: np.ndarray
+    log_evidence: float | None = None
+    balance: float = float("nan")
 
     visit = staticmethod(visit_rows)
     measure = staticmethod(measure_rows)
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        options: RoundOptions,
-        callback: Callable[[Fit], Any] | None,
-        factor: Factor,
-        prior_variance: Any,
-    ) -> None:
-        self.rows, d = count_rows(pool)
-        prior = pack_naturals(np.zeros(d), np.asarray(weight_precision(prior_variance, d)))
-        self.contributions = Contributions.flat(prior, len(self.rows))
-        super().__init__(pool, self.contributions, options, callback)
-        self.factor, self.prior_variance = factor, np.atleast_1d(np.asarray(prior_variance, float))
-        self.log_evidence: float | None = None
-        self.balance = float("nan")
-
     def resume(self, fit: Fit) -> None:
         """Contributions of an earlier fit. Their sites are gone: every shard finds its own again."""
-        state = self.contributions
+        state = self.state
         if not np.array_equal(fit.rows, self.rows) or not np.array_equal(fit.prior, state.prior):
             raise ValueError(
                 f"resume must be a fit of the same shards and prior; it has {fit.rows.tolist()} rows, "
@@ -139,7 +215,7 @@ class RowRounds(Rounds):
         The log evidence (3.40) is A(q) − A(prior) + Σ log sᵢ, and the scales of a shard's rows sᵢ follow from q and
         its own sites alone.
         """
-        found, state = list(self.measure_all().values()), self.contributions
+        found, state = list(self.measure_all().values()), self.state
         if not np.isfinite(self.mismatch):
             self.log_evidence = None  # some sites were lost on the way
             return None
@@ -160,7 +236,7 @@ class RowRounds(Rounds):
             rows=self.rows,
             log_evidence=self.log_evidence,
             balance=self.balance,
-            **self.contributions.fields(),
+            **self.state.fields(),
             **self.account(status),
         )
 

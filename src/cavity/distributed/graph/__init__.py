@@ -1,1 +1,0 @@
-"""Parts of one large discrete graph on many workers."""
