@@ -35,7 +35,23 @@ CONNECT = 10
 
 @contextmanager
 def local_client(workers: int | None = None) -> Iterator[Client]:
-    """A client of worker processes on this machine, one per core unless told; all are gone when the block ends."""
+    """A context with a client of worker processes on this machine; all are gone when the block ends.
+
+    Args:
+        workers: number of processes, one per core by default.
+
+    Returns:
+        A context manager that gives a `distributed.Client`.
+
+    Raises:
+        ValueError: workers is not a whole number of at least 1.
+
+    Examples:
+        >>> from cavity import distributed
+        >>> with distributed.local_client(1) as client:
+        ...     client.submit(sum, [1, 2]).result()
+        3
+    """
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers must be a whole number of at least 1; found {workers!r}.")
     environment = ONE_THREAD | ({"XLA_FLAGS": os.environ["XLA_FLAGS"]} if "XLA_FLAGS" in os.environ else {})
@@ -54,7 +70,25 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
 
 
 def connected(address: str) -> Client:
-    """A client of the scheduler at this address; an OSError with one sentence where there is none."""
+    """A client of the scheduler at an address, to be closed by the caller.
+
+    Args:
+        address: such as `"tcp://192.168.0.1:8786"`.
+
+    Returns:
+        A `distributed.Client`.
+
+    Raises:
+        OSError: there is no scheduler at that address.
+
+    Examples:
+        >>> from distributed import Client
+        >>> from cavity import distributed
+        >>> with Client(processes=False, dashboard_address=None) as own:
+        ...     with distributed.connected(own.scheduler.address) as client:
+        ...         client.submit(sum, [1, 2]).result()
+        3
+    """
     try:
         return Client(address, timeout=CONNECT)
     except (OSError, TimeoutError, ValueError) as error:
@@ -76,7 +110,26 @@ def client_or_local(client: Client | None) -> Iterator[Client]:
 
 
 class Failure(RuntimeError):
-    """An item for which the function failed. number: its place among the items."""
+    """An item for which the function failed.
+
+    Args:
+        number: place of the item among all items.
+        name: of the item, in the message.
+        error: what the function raised.
+
+    Attributes:
+        number: place of the item among all items.
+
+    Examples:
+        >>> from distributed import Client
+        >>> from cavity import distributed
+        >>> with Client(processes=False, dashboard_address=None) as client:
+        ...     try:
+        ...         distributed.map(lambda x: 1 / x, [1, 0], client=client)
+        ...     except distributed.Failure as failure:
+        ...         print(failure)
+        item 1: ZeroDivisionError: division by zero
+    """
 
     def __init__(self, number: int, name: str, error: BaseException) -> None:
         self.number = number
@@ -96,6 +149,19 @@ def computed(
         items: each sent to one worker.
         client: whose workers.
         names: of the items, for the error that names one that failed.
+
+    Returns:
+        An iterator over (place among the items, result).
+
+    Raises:
+        Failure: the function failed for an item.
+
+    Examples:
+        >>> from distributed import Client
+        >>> from cavity import distributed
+        >>> with Client(processes=False, dashboard_address=None) as client:
+        ...     sorted(distributed.computed(lambda x: x**2, [1.0, 2.0, 3.0], client))
+        [(0, 1.0), (1, 4.0), (2, 9.0)]
     """
     # A JAX array would be unpacked outside the scope of double precision, and rounded.
     items, run = [to_numpy(item) for item in items], uuid.uuid4().hex
@@ -131,6 +197,19 @@ def map(
         items: each sent to one worker.
         client: of a Dask cluster; without one, processes on this machine do the work.
         names: of the items, for the error that names one that failed.
+
+    Returns:
+        The results, in the order of the items.
+
+    Raises:
+        Failure: the function failed for an item.
+
+    Examples:
+        >>> from distributed import Client
+        >>> from cavity import distributed
+        >>> with Client(processes=False, dashboard_address=None) as client:
+        ...     distributed.map(lambda x: x**2, [1.0, 2.0, 3.0], client=client)
+        [1.0, 4.0, 9.0]
     """
     items = list(items)
     with client_or_local(client) as own:
@@ -145,6 +224,22 @@ def infer_all(problems: Sequence[Any], method: Method | None = None, *, client: 
         problems: discrete graphs, approximations of them, or anything else `infer` takes.
         method: as for `infer`.
         client: of a Dask cluster; without one, processes on this machine do the work.
+
+    Returns:
+        The solutions, in the order of the problems.
+
+    Raises:
+        Failure: a problem could not be solved.
+
+    Examples:
+        >>> from distributed import Client
+        >>> import cavity as cv
+        >>> from cavity import distributed
+        >>> problems = [cv.models.clutter([0.5, 1.0, x]) for x in (1.5, 8.0)]
+        >>> with Client(processes=False, dashboard_address=None) as client:
+        ...     solutions = distributed.infer_all(problems, cv.EP(), client=client)
+        >>> [str(solution.status) for solution in solutions]
+        ['converged', 'converged']
     """
     names = [f"problem {number}" for number in range(len(problems))]
     return map(partial(infer, method=method), problems, client=client, names=names)

@@ -43,11 +43,34 @@ Tilted = Callable[[Any, np.ndarray, np.ndarray, jax.Array], Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioned(GaussianResult):
-    """q(w) from partitions, with the account of the run; there is no log evidence.
+    """q(w) from partitions, with the account of the run. Made by `partitioned`.
 
     Attributes:
+        status: why it ended.
+        log_evidence: always None.
+        mismatch: the largest moment mismatch of all partitions when they were last asked.
+        residuals: the largest mismatch met in every round.
+        seconds: the run took.
+        prior: packed natural parameters of the prior.
+        contributions: of every partition, packed, one row each.
+        shortened: rounds whose step was halved to keep q or a cavity proper.
         noise: the standard error of a mismatch that comes from draws; 0 where moments were handed over. The same random
             numbers are used in every round, so a run can settle below it, but the answer is no better than that.
+
+    Examples:
+        >>> import numpy as np
+        >>> from distributed import Client
+        >>> from cavity import distributed
+        >>> def tilted(shard, mean, covariance, key):
+        ...     # observations of w with noise of variance 1, in closed form
+        ...     inverse = np.linalg.inv(covariance)
+        ...     posterior = np.linalg.inv(inverse + len(shard) * np.eye(1))
+        ...     return posterior @ (inverse @ mean + np.sum(shard)), posterior
+        >>> prior = np.zeros(1), np.eye(1)
+        >>> with Client(processes=False, dashboard_address=None) as client:
+        ...     found = distributed.partitioned(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
+        >>> found.mean.round(3), found.covariance.round(3), found.noise
+        (array([1.5]), array([[0.25]]), 0.0)
     """
 
     noise: float
@@ -162,6 +185,21 @@ def partitioned(
 
     Raises:
         TypeError, ValueError: options that cannot be run, or moments and draws that cannot be used, named by the shard.
+
+    Examples:
+        >>> import numpy as np
+        >>> from distributed import Client
+        >>> from cavity import distributed
+        >>> def tilted(shard, mean, covariance, key):
+        ...     # observations of w with noise of variance 1, in closed form
+        ...     inverse = np.linalg.inv(covariance)
+        ...     posterior = np.linalg.inv(inverse + len(shard) * np.eye(1))
+        ...     return posterior @ (inverse @ mean + np.sum(shard)), posterior
+        >>> prior = np.zeros(1), np.eye(1)
+        >>> with Client(processes=False, dashboard_address=None) as client:
+        ...     found = distributed.partitioned(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
+        >>> str(found.status), found.mean.round(3)
+        ('converged', array([1.5]))
     """
     options = RoundOptions(asynchronous, damping, tol, max_rounds, max_seconds)
     if not callable(tilted):

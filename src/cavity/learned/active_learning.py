@@ -59,6 +59,11 @@ class OperatorReport(NamedTuple):
         expected_kl: the largest expected KL divergence among the sites it predicted last.
         audit_kl: the largest KL divergence that an audit found.
         calibration: mean of audited over expected KL; 1 is right, more is over-confident, nan: too few audits.
+
+    Examples:
+        >>> import cavity
+        >>> cavity.learned.JustInTime().report().labels
+        0
     """
 
     queries: int
@@ -92,13 +97,11 @@ class JustInTime(Moments):
 
     Examples:
         >>> import cavity
-        >>> learned = cavity.learned.JustInTime(oracle=cavity.Quadrature())
-        >>> y = [1.0, -1.0, 1.0]
-        >>> problem = cavity.models.latent_gaussian(
-        ...     y, cavity.factors.Logistic(), X=[[1.0], [-2.0], [0.5]], moments=learned
-        ... )
-        >>> str(cavity.infer(problem, cavity.EP()).status)
-        'converged'
+        >>> learned = cavity.learned.JustInTime(oracle=cavity.Quadrature(), tol_kl=1e-4)
+        >>> graph = cavity.FactorGraph()
+        >>> graph.add(cavity.factors.Logistic(), graph.gaussian(0.0, 1.0), data=1.0, moments=learned)
+        >>> learned.report().queries
+        0
     """
 
     learns: ClassVar[bool] = True
@@ -270,7 +273,11 @@ class JustInTime(Moments):
     # ------------------------------------------------------------ for users
 
     def report(self) -> OperatorReport:
-        """What it has asked and done so far, in all runs."""
+        """What it has asked and done so far, in all runs.
+
+        Returns:
+            An `OperatorReport`.
+        """
         audits = self.audited
         worst = float(audits.kl.max()) if len(audits.kl) else float("nan")
         return OperatorReport(

@@ -94,16 +94,40 @@ class EveryTime(Moments):
 
 @factor
 class LearnedFactor(WithMoments):
-    """A factor with the operator that learns its messages. Made by `just_in_time`."""
+    """A factor with the operator that learns its messages, to be used like any other factor.
+
+    `just_in_time` and `load` make it.
+
+    Args:
+        factor: whose messages are learned.
+        moments: the operator.
+
+    Examples:
+        >>> import cavity
+        >>> learned = cavity.learned.just_in_time(cavity.factors.Logistic(), oracle=cavity.Quadrature())
+        >>> type(learned).__name__, learned.report().queries
+        ('LearnedFactor', 0)
+    """
 
     moments: JustInTime = static()
 
     def report(self) -> OperatorReport:
-        """What the operator has asked and done so far, in all runs."""
+        """What the operator has asked and done so far, in all runs.
+
+        Returns:
+            An `OperatorReport`.
+        """
         return self.moments.report()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learned to a file, for `load`; the factor itself is not in it. See `JustInTime.save`."""
+        """Write what was learned to a file of numbers, for `load`; the factor itself is not in it.
+
+        Args:
+            path: of the file, replaced where it exists.
+
+        Raises:
+            StorageError: nothing was learned yet.
+        """
         self.moments.save(path)
 
 
@@ -139,6 +163,12 @@ def just_in_time(
 
     Examples:
         >>> import cavity
+        >>> logistic = cavity.learned.just_in_time(cavity.factors.Logistic(), oracle=cavity.Quadrature())
+        >>> model = cavity.models.latent_gaussian([1.0, -1.0, 1.0], logistic, X=[[1.0], [-2.0], [0.5]])
+        >>> str(cavity.infer(model, cavity.EP()).status)
+        'converged'
+        >>> logistic.report().queries > 0
+        True
         >>> walk = cavity.learned.just_in_time(lambda rng, x: x + rng.normal(size=x.shape), inputs=1, outputs=1)
         >>> graph = cavity.FactorGraph()
         >>> graph.add(walk, graph.gaussian(0.0, 1.0), graph.gaussian(1.0, 1.0))
@@ -207,6 +237,20 @@ def load(
 
     Raises:
         StorageError: the file is of another kind, or damaged.
+        TypeError: the factor and its inputs and outputs do not go together, as in `just_in_time`.
+
+    Examples:
+        >>> import os, tempfile
+        >>> import cavity
+        >>> logistic = cavity.learned.just_in_time(cavity.factors.Logistic(), oracle=cavity.Quadrature())
+        >>> model = cavity.models.latent_gaussian([1.0, -1.0, 1.0], logistic, X=[[1.0], [-2.0], [0.5]])
+        >>> solution = cavity.infer(model, cavity.EP())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "logistic.cavity")
+        ...     logistic.save(path)
+        ...     again = cavity.learned.load(path, cavity.factors.Logistic(), oracle=cavity.Quadrature())
+        >>> again.report().labels == logistic.report().labels
+        True
     """
     inner = as_factor(factor_or_sampler, inputs, outputs)
     return LearnedFactor(inner, JustInTime.load(path, **options))

@@ -21,8 +21,19 @@ Rows = TypeVar("Rows")
 
 
 class Answers(NamedTuple):
-    """projected: natural parameters of the projections of factor × cavity, one row per question, not finite where
-    refused. log_z: of each. spread: 1/ESS, 0 where nothing was sampled.
+    """What an oracle found for several questions, one row per question.
+
+    Attributes:
+        projected: natural parameters of the projection of factor × cavity; not finite where the question was refused.
+        log_z: log of the integral of factor × cavity.
+        spread: 1/ESS of the draws behind an answer, 0 where nothing was sampled.
+
+    Examples:
+        >>> import numpy as np
+        >>> import cavity
+        >>> found = cavity.learned.Answers(np.array([[0.0, 2.0], [1.0, 3.0]]), np.zeros(2), np.zeros(2))
+        >>> found.part([1]).projected
+        array([[1., 3.]])
     """
 
     projected: np.ndarray
@@ -30,7 +41,14 @@ class Answers(NamedTuple):
     spread: np.ndarray
 
     def part(self, places: Any) -> "Answers":
-        """Those at some places."""
+        """Those at some places.
+
+        Args:
+            places: an index of rows.
+
+        Returns:
+            The `Answers` in these rows.
+        """
         return Answers(*(own[places] for own in self))
 
 
@@ -45,18 +63,62 @@ def stack_answers(found: list[Answers]) -> Answers:
 
 
 class Oracle(ABC):
-    """Answers questions about factors."""
+    """Answers questions about factors: base class of your own oracles.
+
+    Examples:
+        The factor exp(−x²/2) of a Gaussian variable with natural parameters (ν, τ), in closed form:
+
+        >>> import numpy as np
+        >>> import cavity
+        >>> class Exact(cavity.learned.Oracle):
+        ...     def is_noisy(self, factor, family):
+        ...         return False
+        ...
+        ...     def answer(self, factor, family, cavities, data, key):
+        ...         nu, tau = np.asarray(cavities).T
+        ...         log_z = 0.5 * np.log(tau / (tau + 1)) - 0.5 * nu**2 / (tau * (tau + 1))
+        ...         return cavity.learned.Answers(cavities + np.array([0.0, 1.0]), log_z, np.zeros(len(nu)))
+        >>> Exact().answer(None, None, np.array([[0.0, 1.0]]), None, None).projected
+        array([[0., 2.]])
+        >>> learned = cavity.learned.JustInTime(oracle=Exact())
+    """
 
     def check(self, factor: Factor) -> None:  # noqa: B027
-        """Refuse, in one sentence, a factor that it cannot answer for."""
+        """Refuse a factor that it cannot answer for; by default none is refused.
+
+        Args:
+            factor: as given to `JustInTime` or `EveryTime`.
+
+        Raises:
+            TypeError: with one sentence that says why.
+        """
 
     @abstractmethod
     def is_noisy(self, factor: Factor, family: Family) -> bool:
-        """Whether its answers are sampled."""
+        """Whether answers about a factor are sampled, so that more of them about one site tell more.
+
+        Args:
+            factor: asked about.
+            family: of its variables.
+
+        Returns:
+            True if they are sampled.
+        """
 
     @abstractmethod
     def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
-        """What factor × cavity looks like, for rows of cavities and of data."""
+        """What factor × cavity looks like. Called on the host, with all questions at once.
+
+        Args:
+            factor: asked about.
+            family: of its variables.
+            cavities: natural parameters, one row per question.
+            data: of the sites, arrays with one row per question.
+            key: random key of the draws, another one in every call.
+
+        Returns:
+            `Answers` to all questions, in order.
+        """
 
 
 class Integrated(Oracle):

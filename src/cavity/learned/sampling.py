@@ -233,7 +233,25 @@ def as_oracle(oracle: Moments | Oracle | None, draws: int) -> Oracle:
 
 
 class SamplerError(RuntimeError):
-    """A simulator failed; the message holds the inputs it failed on. found: answers to the questions before."""
+    """A simulator failed: it raised, or gave something other than finite arrays of the right shape.
+
+    The message says what it did and for which inputs. What was learned before the failure is kept.
+
+    Args:
+        message: what happened.
+        found: answers to the questions before the one that failed.
+
+    Examples:
+        >>> import cavity
+        >>> broken = cavity.learned.just_in_time(lambda rng, x: x[:3], inputs=1, outputs=1)
+        >>> graph = cavity.FactorGraph()
+        >>> graph.add(broken, graph.gaussian(0.0, 1.0), graph.gaussian(1.0, 1.0))
+        >>> try:
+        ...     cavity.infer(graph, cavity.EP())
+        ... except cavity.learned.SamplerError as error:
+        ...     print(str(error).split(";")[0])
+        the sampler must give arrays of shapes [(8192,)]
+    """
 
     def __init__(self, message: str, found: Answers | None = None) -> None:
         super().__init__(message)
