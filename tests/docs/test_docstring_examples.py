@@ -12,10 +12,12 @@ import pytest
 #: modules whose public names all have an example and say what they take and return
 COMPLETE = (
     "cavity.baselines",
+    "cavity.distributed",
     "cavity.exact_inference",
     "cavity.factors",
     "cavity.families",
     "cavity.kernels",
+    "cavity.learned",
     "cavity.moments",
     "cavity.reports",
 )

@@ -84,7 +84,7 @@ def connected(address: str) -> Client:
     Examples:
         >>> from distributed import Client
         >>> from cavity import distributed
-        >>> with Client(processes=False, dashboard_address=None) as own:
+        >>> with Client(processes=False, dashboard_address=":0") as own:
         ...     with distributed.connected(own.scheduler.address) as client:
         ...         client.submit(sum, [1, 2]).result()
         3
@@ -123,7 +123,7 @@ class Failure(RuntimeError):
     Examples:
         >>> from distributed import Client
         >>> from cavity import distributed
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     try:
         ...         distributed.map(lambda x: 1 / x, [1, 0], client=client)
         ...     except distributed.Failure as failure:
@@ -159,7 +159,7 @@ def computed(
     Examples:
         >>> from distributed import Client
         >>> from cavity import distributed
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     sorted(distributed.computed(lambda x: x**2, [1.0, 2.0, 3.0], client))
         [(0, 1.0), (1, 4.0), (2, 9.0)]
     """
@@ -207,7 +207,7 @@ def map(
     Examples:
         >>> from distributed import Client
         >>> from cavity import distributed
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     distributed.map(lambda x: x**2, [1.0, 2.0, 3.0], client=client)
         [1.0, 4.0, 9.0]
     """
@@ -235,8 +235,8 @@ def infer_all(problems: Sequence[Any], method: Method | None = None, *, client: 
         >>> from distributed import Client
         >>> import cavity as cv
         >>> from cavity import distributed
-        >>> problems = [cv.models.clutter([0.5, 1.0, x]) for x in (1.5, 8.0)]
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> problems = [cv.models.clutter([0.5, 1.0, x]) for x in (1.5, 2.0)]
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     solutions = distributed.infer_all(problems, cv.EP(), client=client)
         >>> [str(solution.status) for solution in solutions]
         ['converged', 'converged']

@@ -38,7 +38,7 @@ class GraphFit(RoundsResult):
         >>> from cavity.discrete import DiscreteGraph
         >>> graph = DiscreteGraph([2, 2, 2])
         >>> _ = graph.add_factor([0, 1], [[0.9, 0.1], [0.2, 0.8]]), graph.add_factor([1, 2], [[0.7, 0.3], [0.4, 0.6]])
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     found = distributed.infer_in_parts(graph, 2, client=client)
         >>> found.shared, round(found.log_evidence, 6)  # log 2
         (1, 0.693147)
@@ -86,7 +86,7 @@ def infer_in_parts(
         >>> from cavity.discrete import DiscreteGraph
         >>> graph = DiscreteGraph([2, 2, 2])
         >>> _ = graph.add_factor([0, 1], [[0.9, 0.1], [0.2, 0.8]]), graph.add_factor([1, 2], [[0.7, 0.3], [0.4, 0.6]])
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     found = distributed.infer_in_parts(graph, 2, client=client)
         >>> str(found.status), found.marginals[2].round(3)
         ('converged', array([0.565, 0.435]))

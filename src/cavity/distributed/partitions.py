@@ -67,7 +67,7 @@ class Partitioned(GaussianResult):
         ...     posterior = np.linalg.inv(inverse + len(shard) * np.eye(1))
         ...     return posterior @ (inverse @ mean + np.sum(shard)), posterior
         >>> prior = np.zeros(1), np.eye(1)
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     found = distributed.partitioned(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
         >>> found.mean.round(3), found.covariance.round(3), found.noise
         (array([1.5]), array([[0.25]]), 0.0)
@@ -196,7 +196,7 @@ def partitioned(
         ...     posterior = np.linalg.inv(inverse + len(shard) * np.eye(1))
         ...     return posterior @ (inverse @ mean + np.sum(shard)), posterior
         >>> prior = np.zeros(1), np.eye(1)
-        >>> with Client(processes=False, dashboard_address=None) as client:
+        >>> with Client(processes=False, dashboard_address=":0") as client:
         ...     found = distributed.partitioned(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
         >>> str(found.status), found.mean.round(3)
         ('converged', array([1.5]))
