@@ -7,7 +7,7 @@ import pytest
 
 from cavity import models
 from cavity.baselines import gibbs, gibbs_chain, gibbs_density, importance
-from cavity.baselines.gibbs import summarise
+from cavity.baselines.sampling import summarise
 from cavity.exact_inference import exact, posterior_density
 from cavity.factors.clutter import Clutter
 from cavity.factors.regression import Gaussian

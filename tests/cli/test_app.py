@@ -9,9 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 import cavity
-from cavity.cli import app
+from cavity.cli import app, demos
 from cavity.cli.app import reproduce_missing
-from cavity.cli.demos import classifier, clutter
 
 RUNNER = CliRunner()
 
@@ -32,12 +31,12 @@ def test_demo_writes_the_figure_and_says_where(tmp_path):
     assert result.exit_code == 0, result.output
     assert target.read_bytes()[1:4] == b"PNG"
     assert f"written: {target}" in result.output
-    for name in ("exact", *clutter.BASELINES, "EP", "ADF"):
+    for name in ("exact", *demos.BASELINES, "EP", "ADF"):
         assert name in result.output
 
 
 def test_the_demo_of_the_classifier_finds_flipped_labels(tmp_path, monkeypatch):
-    monkeypatch.setattr(classifier.train_on_flipped_labels, "__defaults__", (0, 60))
+    monkeypatch.setattr(demos.train_on_flipped_labels, "__defaults__", (0, 60))
     target = tmp_path / "figure.png"
     result = call("demo", "--out", target)
     assert result.exit_code == 0, result.output

@@ -11,8 +11,15 @@ from sklearn.metrics import brier_score_loss
 from cavity.estimators import GPClassifier
 from cavity.kernels import RBF
 from cavity.reports import Table
-from cavity.reports.classifier_report import Data, Evidence, classifier_page, evidence_table, suspect_table
-from cavity.reports.findings import calibration, findings
+from cavity.reports.classifier_report import (
+    Data,
+    Evidence,
+    calibration,
+    classifier_page,
+    evidence_table,
+    findings,
+    suspect_table,
+)
 from cavity.reports.html import Section, page, write_whole
 
 EVIL = (

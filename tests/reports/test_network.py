@@ -7,8 +7,7 @@ import pytest
 
 from cavity.discrete import DiscreteGraph
 from cavity.reports.figures import png
-from cavity.reports.layout import layout
-from cavity.reports.network import arranged, least_certain, network_figure, uncertainty
+from cavity.reports.network import arranged, layout, least_certain, network_figure, uncertainty
 
 
 def grid(side):

@@ -18,8 +18,7 @@ from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, se
 from cavity.cli.preprocessing import Reading, Recipe, read_labelled
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
-from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, summary, suspect_table
-from cavity.reports.findings import findings
+from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, findings, summary, suspect_table
 from cavity.reports.html import write_whole
 from cavity.storage.csv_table import Sheet
 

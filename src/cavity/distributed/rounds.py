@@ -11,7 +11,7 @@ What travels is the same for rows, parts of a graph and partitions: the client s
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -75,18 +75,6 @@ class Measurement(NamedTuple):
     improper: int = 0
     nonfinite: int = 0
     marginals: tuple[np.ndarray, ...] = ()
-
-
-class GlobalState(Protocol):
-    """What all shards contribute to q, as the client keeps it."""
-
-    def cavity(self, number: int) -> np.ndarray:
-        """Everything but the contribution of a shard."""
-        ...
-
-    def replace(self, responses: dict[int, Response], damping: float) -> dict[int, float]:
-        """Take what shards propose; the share of the step taken, by shard."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,13 +154,14 @@ class Rounds:
 
     Args:
         pool: the workers, with the shards loaded.
-        state: contributions of all shards.
+        state: contributions of all shards. `cavity(number)` is everything but those of one; `replace(responses, damping)`
+            takes what is proposed, and says the share of the step taken by shard.
         options: as checked by `RoundOptions`.
         callback: called with `result` after every round.
     """
 
     pool: WorkerPool
-    state: GlobalState
+    state: Any
     options: RoundOptions
     callback: Callable[[Any], Any] | None
 

@@ -184,7 +184,7 @@ def displace_all(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Arr
     """`displace` of all variables."""
     rows = variables(family, cavity)
     pieces = jnp.split(steps, np.cumsum([steps_of(own) for own, _ in rows])[:-1])
-    return jnp.concatenate([displace(*row, step) for row, step in zip(rows, pieces, strict=True)])
+    return jnp.concatenate([displace(own, piece, step) for (own, piece), step in zip(rows, pieces, strict=True)])
 
 
 def steps_of(family: Family) -> int:

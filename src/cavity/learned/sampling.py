@@ -35,8 +35,9 @@ LEAST_ESS = 200.0
 #: draws of one answer that is sampled
 DRAWS = 8192
 
-#: natural parameters, or draws, one array per variable
-Pieces = Draws = list[np.ndarray]
+#: natural parameters, and draws, one array per variable
+Pieces = list[np.ndarray]
+Draws = list[np.ndarray]
 
 
 class SiteQuestion(NamedTuple):
@@ -96,14 +97,15 @@ class Sampled(Oracle):
             ess = 1.0 / np.sum(weights**2)
             if ess >= self.least_ess:
                 projected = [project_draws(own, found, weights) for own, found in zip(families, draws, strict=True)]
-                return Answers(np.concatenate(projected), total - np.log(self.draws), 1.0 / ess)
+                log_z = np.asarray(total - np.log(self.draws))
+                return Answers(np.concatenate(projected), log_z, np.asarray(1.0 / ess))
             # Too few draws count: a step towards those that do, no longer than enough of them go along.
             weights = temper_weights(log_weights, self.least_ess)
             rows = zip(families[:first], values, strict=True)
             proposals = [widen(own, np.asarray(project_draws(own, values, weights))) for own, values in rows]
             if not all(np.isfinite(own).all() for own in proposals):
                 break
-        return Answers(np.full(sum(map(len, pieces)), np.nan), np.nan, np.inf)
+        return Answers(np.full(sum(map(len, pieces)), np.nan), np.asarray(np.nan), np.asarray(np.inf))
 
     def draw(
         self, families: Sequence[Family], pieces: Pieces, proposals: Pieces, rng: np.random.Generator

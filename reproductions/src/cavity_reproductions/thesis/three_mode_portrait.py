@@ -6,7 +6,7 @@ import numpy as np
 
 import cavity
 from cavity.baselines import gibbs_chain, gibbs_density, importance, laplace, variational_bayes
-from cavity.baselines.gibbs import summarise as chain_summary
+from cavity.baselines.sampling import summarise as chain_summary
 from cavity.exact_inference import exact, posterior_density
 from cavity_reproductions.thesis.three_modes import three_mode_sets
 from cavity_reproductions.workbench import clutter_sets, cost_and_error, infer, normal_density, path_of
