@@ -154,8 +154,8 @@ class Rounds:
 
     Args:
         pool: the workers, with the shards loaded.
-        state: contributions of all shards. `cavity(number)` is everything but those of one; `replace(responses, damping)`
-            takes what is proposed, and says the share of the step taken by shard.
+        state: contributions of all shards. `cavity(number)` is everything but those of one;
+            `replace(responses, damping)` takes what is proposed, and says which share of the step was taken, by shard.
         options: as checked by `RoundOptions`.
         callback: called with `result` after every round.
     """

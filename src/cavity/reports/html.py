@@ -1,16 +1,14 @@
 """One self-contained HTML page: text escaped, figures inside, nothing loaded from elsewhere, no script."""
 
 import base64
-import contextlib
 import html
-import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from cavity.reports.figures import Figure, png
 from cavity.reports.tables import Table, cell, numeric_columns
+from cavity.storage.npz import whole_file
 
 #: a browser that reads this runs no script and loads nothing, whatever stands in the page
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -92,16 +90,5 @@ def table_markup(table: Table) -> str:
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Bytes, or text in UTF-8, to exactly this path: the file appears, or is replaced, when it is complete."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with open(part, "xb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    with whole_file(path) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)

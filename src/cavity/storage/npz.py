@@ -18,7 +18,7 @@ import struct
 import uuid
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -72,18 +72,28 @@ def save(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arr
     members = {HEADER: np.frombuffer(text.encode(), np.uint8), **members}
     if not target.absolute().parent.is_dir():
         raise StorageError(f"{target} cannot be written: its folder does not exist.")
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        with whole_file(target) as file:
+            write_members(file, members)
+    except OSError as error:
+        raise StorageError(f"{target} cannot be written: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which appears under its name, or replaces what is there, when the block is complete."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with open(part, "xb") as file:
-            write_members(file, members)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, target)
+        os.replace(part, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             part.unlink()
         if isinstance(error, OSError):
-            raise StorageError(f"{target} cannot be written: {error.strerror or error}.") from error
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
