@@ -7,16 +7,5 @@ from cavity.discrete.approx.suggest import Suggestion
 from cavity.discrete.exact.junction_tree import Exact, exact_discrete, exact_map
 from cavity.discrete.network import DiscreteGraph
 
-__all__ = [
-    "Clusters",
-    "DiscreteGraph",
-    "DiscreteSolution",
-    "Exact",
-    "Filtered",
-    "MostProbable",
-    "Suggestion",
-    "Tree",
-    "exact_discrete",
-    "exact_map",
-    "max_product",
-]
+__all__ = ["Clusters", "DiscreteGraph", "DiscreteSolution", "Exact", "Filtered", "MostProbable", "Suggestion", "Tree"]
+__all__ += ["exact_discrete", "exact_map", "max_product"]

@@ -33,7 +33,7 @@ class Variables:
     @property
     def cardinalities(self) -> np.ndarray:
         """Number of states of every variable, not to be written to."""
-        if len(self._array) < len(self):
+        if len(self._array) < len(self._cardinalities):
             self._array = np.array(self._cardinalities, np.int64)
             self._array.flags.writeable = False
         return self._array
@@ -190,9 +190,8 @@ class TableGraph:
         if scopes.ndim != 2 or (scopes.size and scopes.dtype.kind not in "iu"):
             raise ValueError(f"scopes must be whole numbers, one row per factor; found shape {scopes.shape}.")
         if log_values.ndim != scopes.shape[1] + 1 or len(log_values) != len(scopes):
-            raise ValueError(
-                f"values must have shape {(len(scopes), *['K'] * scopes.shape[1])}; found {log_values.shape}."
-            )
+            shape = (len(scopes), *["K"] * scopes.shape[1])
+            raise ValueError(f"values must have shape {shape}; found {log_values.shape}.")
         if (wrong := (scopes < 0) | (scopes >= (count := len(self.variables)))).any():
             raise ValueError(f"scopes name the variable {scopes[wrong][0]}; variables are numbered 0 to {count - 1}.")
         ordered = np.sort(scopes, axis=1)
@@ -200,10 +199,8 @@ class TableGraph:
             raise ValueError(f"a scope names a variable twice: {scopes[twice][0].tolist()}.")
         wanted = self.cardinalities[scopes]
         if (differ := (wanted != log_values.shape[1:]).any(axis=1)).any():
-            shape = tuple(wanted[differ][0].tolist())
-            raise ValueError(
-                f"values over {scopes[differ][0].tolist()} must have shape {shape}; found {log_values.shape[1:]}."
-            )
+            scope, shape = scopes[differ][0].tolist(), tuple(wanted[differ][0].tolist())
+            raise ValueError(f"values over {scope} must have shape {shape}; found {log_values.shape[1:]}.")
         numbers = np.arange(self._count, self._count + len(scopes))
         self.add_tables([Tables(scopes.astype(np.int64), log_values, numbers)])
 
@@ -234,12 +231,10 @@ class TableGraph:
             clamped.evidence[number] = self.variables.state(number, state)
         for variable, weights in (likelihoods or {}).items():
             number = self.variables.number(variable)
-            found = log_weights(f"likelihood of {self.variables.name(number)}", weights, log=False)
-            if found.shape != (self.cardinalities[number],):
-                raise ValueError(
-                    f"likelihood of {self.variables.name(number)} must have {self.cardinalities[number]} weights; "
-                    f"found shape {found.shape}."
-                )
+            name, count = f"likelihood of {self.variables.name(number)}", self.cardinalities[number]
+            found = log_weights(name, weights, log=False)
+            if found.shape != (count,):
+                raise ValueError(f"{name} must have {count} weights; found shape {found.shape}.")
             clamped.likelihoods[number] = found
         return clamped
 
@@ -250,6 +245,11 @@ class TableGraph:
     def __iter__(self) -> Iterator[LogTable]:
         """The factors one by one, as they were added."""
         return iter(self.factors)
+
+    @property
+    def log_constant(self) -> float:
+        """Log of the factors without variables."""
+        return float(sum(own.log_values.sum() for own in self.tables() if not own.shape))
 
     def flat_unary(self) -> np.ndarray:
         """Log weights of every variable alone, one variable after another: its own factors, evidence and likelihood."""
@@ -312,14 +312,10 @@ def check_possible(graph: TableGraph) -> None:
         raise Contradiction
 
 
-def fixed_states(graph: TableGraph) -> dict[int, int]:
-    """State of each variable that is observed or has one state."""
-    return {int(v): 0 for v in np.flatnonzero(graph.cardinalities == 1)} | graph.evidence
-
-
-def free_states(graph: TableGraph, fixed: dict[int, int]) -> dict[int, int]:
-    """Number of states of each variable that is not fixed."""
-    return {v: count for v, count in enumerate(graph.cardinalities.tolist()) if v not in fixed}
+def split_variables(graph: TableGraph) -> tuple[dict[int, int], dict[int, int]]:
+    """State of each variable that is observed or has one state; number of states of each other one."""
+    fixed = {int(v): 0 for v in np.flatnonzero(graph.cardinalities == 1)} | graph.evidence
+    return fixed, {v: count for v, count in enumerate(graph.cardinalities.tolist()) if v not in fixed}
 
 
 def slice_table(

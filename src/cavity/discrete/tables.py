@@ -27,6 +27,10 @@ class Tables(NamedTuple):
         """(K₁, …, K_m)."""
         return self.log_values.shape[1:]
 
+    def at(self, states: np.ndarray) -> np.ndarray:
+        """Log weight of every factor for one state of each variable of the graph."""
+        return self.log_values[(np.arange(len(self.scopes)), *states[self.scopes].T)]
+
 
 class LogTable(NamedTuple):
     """One factor."""
@@ -59,14 +63,12 @@ class FactorTables:
         shapes: dict[tuple[int, ...], list[Tables]] = {}
         for part in parts:
             shapes.setdefault(part.shape, []).append(part)
-        by_shape = tuple(
-            own[0] if len(own) == 1 else Tables(*(np.concatenate(column) for column in zip(*own, strict=True)))
-            for own in shapes.values()
-        )
-        for own in by_shape:
-            for array in own:
+        by_shape: list[Tables] = []
+        for own in shapes.values():
+            by_shape.append(own[0] if len(own) == 1 else Tables(*map(np.concatenate, zip(*own, strict=True))))
+            for array in by_shape[-1]:
                 array.flags.writeable = False
-        return cls(cardinalities, by_shape)
+        return cls(cardinalities, tuple(by_shape))
 
     def derive(self, work: Callable[[FactorTables], Derived]) -> Derived:
         """work(self), worked out once and kept for as long as the tables are: they do not change, so it stays true."""

@@ -128,9 +128,8 @@ def expand_mixture(data: MixtureData) -> Estimate:
     rows = data.log_densities[repetitions("exact", data.copies)]
     n, components = rows.shape
     if n * (n + 1) ** (components - 1) > MAX_EXPANSION:
-        raise ValueError(
-            f"exact expands n (n + 1)^(K − 1) ≤ {MAX_EXPANSION:.0e} coefficients; found n = {n} and K = {components}."
-        )
+        most = f"n (n + 1)^(K − 1) ≤ {MAX_EXPANSION:.0e} coefficients"
+        raise ValueError(f"exact expands {most}; found n = {n} and K = {components}.")
     # Rows are used up to their largest entry, which keeps the logarithms small and their rounding with them.
     top = rows.max(axis=1)
     counts, log_coefficients = polynomial(rows - top[:, None])
@@ -178,9 +177,8 @@ def enumerate_clutter(data: ClutterData) -> Estimate:
     index = repetitions("exact", data.copies)
     n = index.size
     if n > MAX_ENUMERATED:
-        raise ValueError(
-            f"exact enumerates 2^n assignments of a vector clutter problem, n ≤ {MAX_ENUMERATED}; found {n}."
-        )
+        most = f"2^n assignments of a vector clutter problem, n ≤ {MAX_ENUMERATED}"
+        raise ValueError(f"exact enumerates {most}; found {n}.")
     # In the eigenbasis of the prior precision every Λ is diagonal.
     eigenvalues, basis = np.linalg.eigh(data.prior.precision)
     x = (data.x[index] - data.prior.mean) @ basis

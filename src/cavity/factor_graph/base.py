@@ -170,10 +170,8 @@ class VariableGraph:
     def interpret(self, solution: Solution) -> GraphSolution:
         """The solution of this graph's problem, with marginals by variable or name; `infer(graph)` returns it."""
         families = getattr(solution.problem.posterior, "families", None)
-        if families != tuple(self.priors) or any(
-            np.shape(eta)[-2] != sum(map(len, own))
-            for eta, own in zip(solution.q.etas, self.priors.values(), strict=True)
-        ):
+        sizes = [sum(map(len, own)) for own in self.priors.values()]
+        if families != tuple(self.priors) or [np.shape(eta)[-2] for eta in solution.q.etas] != sizes:
             raise ValueError("this solution is of another graph, or of this one before variables were added.")
         return GraphSolution.of(solution, named=dict(self.named))
 

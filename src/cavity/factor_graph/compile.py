@@ -83,8 +83,9 @@ def site_rows(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 def integrator(factor: Factor, family: Family, data: Any) -> Moments:
     """The rule a factor has for this family, the first that works; a sentence with the options where there is none."""
-    one = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)
-    if has_closed_form(factor, family, one):
+    leaves, structure = jax.tree.flatten((factor, jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)))
+    kinds = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    if factor.log_z is not None or tilts(structure, kinds, family):
         return ClosedForm()
     dense = factor.has_density(data)
     slots = family.families if isinstance(family, Product) else (family,)
@@ -103,14 +104,6 @@ def integrator(factor: Factor, family: Family, data: Any) -> Moments:
         f"no rule for {type(factor).__name__} between {names}. Closed forms that exist: {known}. "
         f"To integrate it numerically, {options}."
     )
-
-
-def has_closed_form(factor: Factor, family: Family, data: Any) -> bool:
-    """Whether the factor itself knows its moments for this family."""
-    if factor.log_z is not None:
-        return True
-    leaves, structure = jax.tree.flatten((factor, data))
-    return tilts(structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves), family)
 
 
 @lru_cache(maxsize=512)

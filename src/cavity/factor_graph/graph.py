@@ -68,10 +68,8 @@ class FactorGraph(VariableGraph):
         """
         matrix, covariance = np.asarray(matrix, float), np.asarray(covariance, float)
         if matrix.ndim < 2 or matrix.shape[-1:] != vector.family.event_shape:
-            raise ValueError(
-                f"matrix must have {vector.family.event_shape or 'a vector of'} columns, as many as {vector.name} has "
-                f"components; found shape {matrix.shape}."
-            )
+            wanted = f"{vector.family.event_shape or 'a vector of'} columns, as many as {vector.name} has components"
+            raise ValueError(f"matrix must have {wanted}; found shape {matrix.shape}.")
         size = matrix.shape[-2]
         if covariance.shape[-2:] != (size, size):
             raise ValueError(f"covariance must be {size} × {size}; found shape {covariance.shape}.")
@@ -111,9 +109,7 @@ class FactorGraph(VariableGraph):
         slots = [own for own in ends.values() if isinstance(own, Variable)]
         known = [finite_numbers(name, own) for name, own in ends.items() if not isinstance(own, Variable)]
         value = np.broadcast_to(known[0] - known[1] if len(known) == 2 else sum(known, np.zeros(())), shape)
-        self.add(
-            factors.GaussianPrecision(), *repeat_first((*slots, precision), shape), data=np.broadcast_to(value, shape)
-        )
+        self.add(factors.GaussianPrecision(), *repeat_first((*slots, precision), shape), data=value)
         return out
 
     def logistic(self, z: Variable, out: Variable | None = None) -> Variable:

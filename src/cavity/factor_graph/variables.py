@@ -118,11 +118,8 @@ class GraphSolution(ModelSolution):
 
 def common_shape(**arguments: Any) -> tuple[int, ...]:
     """The shape that variables and numbers broadcast to; what is None has none."""
-    shapes = {
-        name: own.shape if isinstance(own, Variable) else np.shape(own)
-        for name, own in arguments.items()
-        if own is not None
-    }
+    given = {name: own for name, own in arguments.items() if own is not None}
+    shapes = {name: own.shape if isinstance(own, Variable) else np.shape(own) for name, own in given.items()}
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:

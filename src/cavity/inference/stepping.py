@@ -206,10 +206,9 @@ def as_solution(
         code = jnp.asarray(CODES.index(Status.RUNNING))
     else:
         code = status_code(problem.posterior, method, state.q, report, unfinished)
-    evaluations = [
-        tilts * method.projection.tilts * group.moments.evaluations(group.family)
-        for tilts, group in zip(state.counts.tilts, problem.groups, strict=True)
-    ]
+    evaluations: Any = 0
+    for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
+        evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
     return Solution(
         problem=problem,
         q=state.q,
@@ -227,7 +226,7 @@ def as_solution(
         nonfinite=state.counts.nonfinite,
         unsure=state.counts.unsure,
         shortened=state.counts.shortened,
-        evaluations=sum(evaluations[1:], evaluations[0]),
+        evaluations=evaluations,
         info=report.info,
         seconds=jnp.asarray(seconds),
         method=method,

@@ -67,7 +67,15 @@ class Approximation:
 
     def interpret(self, solution: Solution) -> DiscreteSolution:
         """The solution of this approximation's problem, with marginals and pairs; `infer` returns it."""
-        return DiscreteSolution.interpreting(solution, self.graph.variables.copy(), self.clustering())
+        variables, clustering = self.graph.variables.copy(), self.clustering()
+        sizes = variables.cardinalities
+        if clustering is not None:
+            sizes = np.array([math.prod(clustering.shape(number)) for number in range(len(clustering.members))])
+        q = solution.q
+        nodes = q.nodes.shape[-2] - 2 if isinstance(q, TreeDistribution) else sum(np.shape(eta)[-2] for eta in q.etas)
+        if nodes != len(sizes):
+            raise ValueError(f"this solution is of another graph: it has {nodes} variables, this one {len(sizes)}.")
+        return DiscreteSolution.of(solution, variables=variables, clustering=clustering, sizes=sizes)
 
 
 def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = None) -> Approximation:
@@ -120,18 +128,6 @@ class DiscreteSolution(ModelSolution):
     clustering: Clustering | None
     sizes: np.ndarray
 
-    @classmethod
-    def interpreting(cls, solution: Solution, variables: Variables, clustering: Clustering | None) -> DiscreteSolution:
-        """The solution with what the graph knows; one that cannot be of this graph is refused."""
-        sizes = variables.cardinalities
-        if clustering is not None:
-            sizes = np.array([math.prod(clustering.shape(number)) for number in range(len(clustering.members))])
-        q = solution.q
-        nodes = q.nodes.shape[-2] - 2 if isinstance(q, TreeDistribution) else sum(eta.shape[-2] for eta in q.etas)
-        if nodes != len(sizes):
-            raise ValueError(f"this solution is of another graph: it has {nodes} variables, this one {len(sizes)}.")
-        return cls.of(solution, variables=variables, clustering=clustering, sizes=sizes)
-
     @property
     def marginals(self) -> Any:
         """P(x_i) of every variable: an array (variables, K) where all have K states, else a list of arrays.
@@ -180,7 +176,7 @@ class DiscreteSolution(ModelSolution):
     def _held(self) -> Any:
         """Marginals of the nodes: an array (nodes, K) where all have K states, else a list of arrays."""
         moments = self.view("moments")
-        moments = [np.asarray(own) for own in ((moments,) if isinstance(self.q, TreeDistribution) else moments)]
+        moments = list(map(np.asarray, (moments,) if isinstance(self.q, TreeDistribution) else moments))
         if len(moments) == 1:
             (nodes,) = moments
             alike = (self.sizes == nodes.shape[-1]).all()

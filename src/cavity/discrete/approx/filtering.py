@@ -53,10 +53,8 @@ def slice_of_each(graph: TableGraph, slices: list[list[int]]) -> dict[int, int]:
     for number, own in enumerate(slices):
         for variable in own:
             if variable in place:
-                raise ValueError(
-                    f"slices must be disjoint; {graph.variables.name(variable)} is in slices {place[variable]} "
-                    f"and {number}."
-                )
+                name, first = graph.variables.name(variable), place[variable]
+                raise ValueError(f"slices must be disjoint; {name} is in slices {first} and {number}.")
             place[variable] = number
     missing = next((v for v in range(len(graph.variables)) if v not in place), None)
     if missing is not None:
@@ -71,9 +69,8 @@ def factors_by_slice(graph: TableGraph, place: dict[int, int], count: int) -> li
         touched = sorted({place[variable] for variable in table.scope})
         if len(touched) > 1 and touched[0] < touched[-1] - 1:
             names = ", ".join(graph.variables.name(variable) for variable in table.scope)
-            raise ValueError(
-                f"a factor may touch a slice and the one before it; the one over {names} touches slices {touched}."
-            )
+            seen = f"the one over {names} touches slices {touched}"
+            raise ValueError(f"a factor may touch a slice and the one before it; {seen}.")
         if touched:
             found[touched[-1]].append(table)
     return found
@@ -109,7 +106,5 @@ def two_slices(
         step.add_factor([place[variable] for variable in table.scope], table.log_values, log=True)
     # What was observed before is in q already, as a one: named again, it only makes the tables smaller.
     step.evidence = {place[variable]: state for variable, state in graph.evidence.items() if variable in place}
-    step.likelihoods = {
-        place[variable]: graph.likelihoods[variable] for variable in own if variable in graph.likelihoods
-    }
+    step.likelihoods = {place[v]: graph.likelihoods[v] for v in own if v in graph.likelihoods}
     return step

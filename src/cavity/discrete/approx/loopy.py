@@ -4,7 +4,7 @@ Also its schedule tree by tree: forests of factors, each passed inward and then 
 """
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -49,15 +49,13 @@ def stored_by_cardinality(cardinalities: np.ndarray) -> StoredRows:
 def disconnected(graph: TableGraph) -> Problem:
     """The problem whose EP is loopy BP: factors of one variable are in the prior, exactly; every other is a site."""
     rows = stored_by_cardinality(graph.cardinalities)
-    families = tuple(Categorical(int(k)) for k in rows.cardinalities)
-    wires, groups, log_constant = [], [], 0.0
+    families = tuple(map(Categorical, rows.cardinalities.tolist()))
+    wires, groups = [], []
     for own in graph.tables():
-        if not own.shape:
-            log_constant += float(own.log_values.sum())
         if len(own.shape) < 2:
             continue
-        slots = tuple(int(np.searchsorted(rows.cardinalities, k)) for k in own.shape)
-        family = Product(tuple(families[slot] for slot in slots))
+        slots = tuple(np.searchsorted(rows.cardinalities, own.shape).tolist())
+        family = Product(tuple(map(Categorical, own.shape)))
         groups.append(SiteGroup(Table(), own.log_values, family, Enumeration(), scope=Reach(len(wires), slots)))
         wires.append(rows.row[own.scopes].astype(np.int32))
     if not groups:
@@ -65,22 +63,14 @@ def disconnected(graph: TableGraph) -> Problem:
         family, nothing = Product((families[rows.family[0]],)), np.zeros((1, graph.cardinalities[0]))
         groups.append(SiteGroup(Table(), nothing, family, Enumeration(), scope=Reach(0, (int(rows.family[0]),))))
         wires.append(np.zeros((1, 1), np.int32))
-    etas = own_weights(graph.flat_unary(), graph.cardinalities, rows)
-    prior = GraphPrior(etas, tuple(jnp.asarray(w) for w in wires), jnp.asarray(log_constant))
-    sites = sum(group.size for group in groups)
-    schedule = Parallel() if sites > ONE_BY_ONE else InOrder()
-    return Problem(prior, tuple(groups), Factorised(families), schedule=schedule, shortcut=InColumns())
-
-
-def own_weights(flat: np.ndarray, cardinalities: np.ndarray, rows: StoredRows) -> tuple[Any, ...]:
-    """Natural parameters of the variables' own log weights, one array per family."""
-    starts = np.cumsum(cardinalities) - cardinalities
-    etas = []
+    etas, flat, starts = [], graph.flat_unary(), np.cumsum(graph.cardinalities) - graph.cardinalities
     for number, k in enumerate(rows.cardinalities):
         weights = flat[starts[rows.family == number][:, None] + np.arange(k)]
         zero = weights == -np.inf
         etas.append(jnp.asarray(np.concatenate([np.where(zero, 0.0, weights), zero], axis=1, dtype=float)))
-    return tuple(etas)
+    prior = GraphPrior(tuple(etas), tuple(map(jnp.asarray, wires)), jnp.asarray(graph.log_constant))
+    schedule = Parallel() if sum(map(len, wires)) > ONE_BY_ONE else InOrder()
+    return Problem(prior, tuple(groups), Factorised(families), schedule=schedule, shortcut=InColumns())
 
 
 def tree_by_tree(graph: TableGraph) -> Order:
@@ -89,11 +79,9 @@ def tree_by_tree(graph: TableGraph) -> Order:
     Sites are visited group by group, factors of one shape being a group; within a group the order is that of the trees.
     """
     groups = [own for own in pad_states(graph).tables() if len(own.shape) > 1]
-    left: list[Site] = [
-        (number, site, tuple(scope))
-        for number, own in enumerate(groups)
-        for site, scope in enumerate(own.scopes.tolist())
-    ]
+    left: list[Site] = []
+    for number, own in enumerate(groups):
+        left += [(number, site, tuple(scope)) for site, scope in enumerate(own.scopes.tolist())]
     if not left:
         return Order(((0,),))
     orders: list[list[int]] = [[] for _ in groups]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -124,9 +125,5 @@ def decide_states(graph: TableGraph, solution: Solution, best: list[np.ndarray])
 
 def clashing_variables(graph: TableGraph, states: np.ndarray) -> set[int]:
     """Variables of factors that call their states impossible together."""
-    found: set[int] = set()
-    for own in graph.tables():
-        if own.shape:
-            chosen = own.log_values[(np.arange(len(own.scopes)), *states[own.scopes].T)]
-            found |= set(own.scopes[chosen == -np.inf].ravel().tolist())
-    return found
+    impossible = [own.scopes[own.at(states) == -np.inf].ravel().tolist() for own in graph.tables()]
+    return set(chain(*impossible))

@@ -148,7 +148,7 @@ def group_tables(problem: Problem, method: UpdateRule, zeros: bool) -> list[Any]
 def measure_columns(problem: Problem, method: UpdateRule, zeros: bool, state: State) -> Report:
     """Mismatch and scale of every site at the given state, with or without numbers of zeros."""
     q = variable_columns(state.q.etas, zeros)
-    mismatch, nonfinite, scales, nothing = [], [], [], []
+    mismatch, nonfinite, scales = [], [], []
     for group, table, own in zip(problem.groups, group_tables(problem, method, zeros), state.sites, strict=True):
         sites = site_columns(group, own, zeros)
         found = group_messages(problem, method, group, table, q, sites)
@@ -160,8 +160,7 @@ def measure_columns(problem: Problem, method: UpdateRule, zeros: bool, state: St
         scales.append(jnp.where(found.usable, scale, 0.0))
         mismatch.append(found.mismatch)
         nonfinite.append(~found.usable)
-        nothing.append(jnp.zeros(group.size, bool))
-    none = tuple(nothing)
+    none = tuple(map(jnp.zeros_like, nonfinite))
     return Report(tuple(mismatch), none, none, tuple(nonfinite), tuple(scales), tuple({} for _ in none))
 
 

@@ -72,16 +72,11 @@ def join_factors(graph: TableGraph, groups: tuple[tuple[int, ...], ...]) -> Tabl
     tables = [table for number, table in enumerate(factors) if number not in joined]
     for own in groups:
         scope = tuple(sorted({variable for number in own for variable in factors[number].scope}))
-        size = math.prod(cards[list(scope)].tolist())
-        if size > LARGEST_TABLE:
-            raise ValueError(
-                f"joining {len(own)} factors over {len(scope)} variables takes {size} entries, more than "
-                f"{LARGEST_TABLE}."
-            )
-        total = np.zeros(cards[list(scope)])
-        for number in own:
-            total += factors[number].over(scope)
-        tables.append(LogTable(scope, total))
+        shape = cards[list(scope)]
+        if (size := math.prod(shape.tolist())) > LARGEST_TABLE:
+            what = f"joining {len(own)} factors over {len(scope)} variables"
+            raise ValueError(f"{what} takes {size} entries, more than {LARGEST_TABLE}.")
+        tables.append(LogTable(scope, sum((factors[number].over(scope) for number in own), np.zeros(shape))))
     found = TableGraph.assemble(graph.variables, FactorTables(cards, ()), graph.evidence, graph.likelihoods)
     for table in tables:
         found.add_factor(table.scope, table.log_values, log=True)
@@ -118,10 +113,9 @@ def pad_states(graph: TableGraph) -> TableGraph:
     if len(np.unique(graph.cardinalities)) < 2:
         return graph
     factors = graph.factors.derive(padded_tables)
-    likelihoods = {
-        v: np.pad(own, (0, int(factors.cardinalities[v]) - len(own))) for v, own in graph.likelihoods.items()
-    }
-    return TableGraph.assemble(Variables(factors.cardinalities), factors, graph.evidence, likelihoods)
+    wider = factors.cardinalities
+    likelihoods = {v: np.pad(own, (0, int(wider[v]) - len(own))) for v, own in graph.likelihoods.items()}
+    return TableGraph.assemble(Variables(wider), factors, graph.evidence, likelihoods)
 
 
 def padded_tables(factors: FactorTables) -> FactorTables:

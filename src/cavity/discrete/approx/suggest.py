@@ -16,7 +16,7 @@ from cavity.discrete.approx.approximate import Approximation, Tree
 from cavity.discrete.approx.tree import Rooted, maximal_tree, pair_information, root_forest, span
 from cavity.discrete.exact.clique_tree import clique_tree
 from cavity.discrete.exact.weighted_tables import free_tables
-from cavity.discrete.graph import Contradiction, TableGraph
+from cavity.discrete.graph import TableGraph
 
 #: factors on the longest loop that is joined into one group
 LONGEST_LOOP = 6
@@ -60,7 +60,8 @@ def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
     def held(jointly: set[tuple[int, ...]]) -> float:
         return min(1.0, math.fsum(weight.get(pair, 0.0) for pair in jointly) / total) if total > 0 else 1.0
 
-    simple = sums_cost(graph)
+    # Every table is read once for each of its variables.
+    simple = float(sum(len(own.shape) * own.log_values.size for own in graph.tables() if len(own.shape) > 1))
     found = [Suggestion("disconnected", Approximation(graph), simple, 1.0, held(set()))]
     tree = root_forest(len(graph.variables), edges)
     own = tree_cost(graph, tree)
@@ -76,11 +77,6 @@ def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
     if exact <= cost:
         found.append(Suggestion("exact", None, exact, exact / simple, 1.0))
     return sorted((own for own in found if own.cost <= cost or own.name == "disconnected"), key=lambda own: -own.held)
-
-
-def sums_cost(graph: TableGraph) -> float:
-    """Entries that the messages of one sweep of belief propagation read: every table once for each of its variables."""
-    return float(sum(len(own.shape) * own.log_values.size for own in graph.tables() if len(own.shape) > 1))
 
 
 def tree_cost(graph: TableGraph, tree: Rooted) -> float:
@@ -107,8 +103,6 @@ def exact_cost(graph: TableGraph) -> float:
     start = free_tables(graph)
     try:
         tree = clique_tree(start.scopes, tuple(start.states.items()), MEMORY, messages=2)
-    except Contradiction:
-        raise
     except ValueError:
         return math.inf
     return float(sum(2 * math.prod(clique.shape) for clique in tree.cliques))

@@ -205,7 +205,7 @@ def on_tree(graph: TableGraph, edges: Any = None) -> Problem:
         edges = maximal_tree(count, *pair_information(graph))
     tree = root_forest(count, np.asarray(edges, np.int64).reshape(-1, 2))
     states = int(cards.max(initial=1))
-    tables, log_constant = own_tables(graph, tree, states)
+    tables = own_tables(graph, tree, states)
     groups, wires = off_tree(graph, tree, states)
     zero = tables == -np.inf
     prior = TreePrior(
@@ -214,7 +214,7 @@ def on_tree(graph: TableGraph, edges: Any = None) -> Problem:
         jnp.asarray(np.append(np.where(tree.parent < 0, count, tree.parent), [count, count + 1])),
         jnp.asarray(level_rows(tree)),
         tuple(wires),
-        jnp.asarray(log_constant),
+        jnp.asarray(graph.log_constant),
     )
     # One after another where they are few; else in blocks of paths that lie far apart.
     sites = sum(group.size for group in groups)
@@ -222,8 +222,8 @@ def on_tree(graph: TableGraph, edges: Any = None) -> Problem:
     return Problem(prior, tuple(groups), TreePosterior(states), schedule=schedule)
 
 
-def own_tables(graph: TableGraph, tree: Rooted, states: int) -> tuple[np.ndarray, float]:
-    """Log tables of the nodes from the factors the tree holds exactly, and the log of constant factors."""
+def own_tables(graph: TableGraph, tree: Rooted, states: int) -> np.ndarray:
+    """Log tables of the nodes from the factors the tree holds exactly."""
     cards = graph.cardinalities
     possible = np.arange(states) < cards[:, None]
     above = np.vstack([possible, np.arange(states)[None] < 1])[tree.parent]  # −1 is the node above the roots
@@ -232,14 +232,8 @@ def own_tables(graph: TableGraph, tree: Rooted, states: int) -> tuple[np.ndarray
     for k in np.unique(cards):
         own = np.flatnonzero(cards == k)
         tables[own, :, :k] += flat[starts[own][:, None] + np.arange(k)][:, None, :]
-    log_constant = 0.0
     for group in graph.tables():
-        if not group.shape:
-            log_constant += float(group.log_values.sum())
-        if len(group.shape) != 2:
-            continue
-        for scope, table in zip(group.scopes, group.log_values, strict=True):
-            a, b = scope
+        for (a, b), table in zip(group.scopes, group.log_values, strict=True) if len(group.shape) == 2 else ():
             if tree.parent[b] == a:
                 tables[b, : table.shape[0], : table.shape[1]] += table
             elif tree.parent[a] == b:
@@ -248,7 +242,7 @@ def own_tables(graph: TableGraph, tree: Rooted, states: int) -> tuple[np.ndarray
     copy = np.where(np.eye(states) > 0, 0.0, -np.inf)[None]
     root = np.full((1, states, states), -np.inf)
     root[0, 0, 0] = 0.0
-    return np.concatenate([tables, root, copy]), log_constant
+    return np.concatenate([tables, root, copy])
 
 
 def off_tree(graph: TableGraph, tree: Rooted, states: int) -> tuple[list[SiteGroup], list[Wires | PathWires]]:
@@ -258,9 +252,7 @@ def off_tree(graph: TableGraph, tree: Rooted, states: int) -> tuple[list[SiteGro
     larger = [(group.shape, len(group.scopes)) for group in graph.tables() if len(group.shape) > 2]
     level = levels(larger, np.unique(graph.cardinalities).tolist(), WORTH)
     for group in graph.tables():
-        if len(group.shape) < 2:
-            continue
-        for scope, table in zip(group.scopes, group.log_values, strict=True):
+        for scope, table in zip(group.scopes, group.log_values, strict=True) if len(group.shape) > 1 else ():
             if len(scope) > 2:
                 own = span(tree, scope)
                 check_passes(table.shape, power_of_four(len(own.nodes)), graph.cardinalities)
@@ -293,12 +285,12 @@ def power_of_four(edges: int) -> int:
 
 def by_length(paths: list[tuple[np.ndarray, Walk]]) -> dict[int, list[tuple[np.ndarray, Walk]]]:
     """The paths by their number of edges, rounded; all in one where that costs little."""
-    longest = max((power_of_four(len(own.nodes)) for _, own in paths), default=1)
-    if len(paths) * longest <= LITTLE:
-        return {longest: paths} if paths else {}
+    lengths = [power_of_four(len(own.nodes)) for _, own in paths]
+    if len(paths) * (longest := max(lengths, default=1)) <= LITTLE:
+        lengths = [longest] * len(paths)
     found: dict[int, list[tuple[np.ndarray, Walk]]] = {}
-    for table, own in paths:
-        found.setdefault(power_of_four(len(own.nodes)), []).append((table, own))
+    for length, own in zip(lengths, paths, strict=True):
+        found.setdefault(length, []).append(own)
     return found
 
 

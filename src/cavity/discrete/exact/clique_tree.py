@@ -111,13 +111,10 @@ def bytes_needed(order: Elimination, cards: np.ndarray, messages: int) -> float:
 
     Cliques inside another one are left out, as they are in the tree.
     """
-    log_cards = np.log2(cards)
-    kept = 0.0
-    absorbed = absorbing(order)
-    for k, separator in enumerate(order.separators):
-        if k not in absorbed:
-            kept += 2.0 ** min(float(log_cards[list(separator)].sum()), 1000.0)
-    return ENTRY * (messages * kept + 4.0 * 2.0 ** min(order.log2_largest, 1000.0))
+    log_cards, absorbed = np.log2(cards), absorbing(order)
+    kept = [list(separator) for k, separator in enumerate(order.separators) if k not in absorbed]
+    sizes = [2.0 ** min(float(log_cards[separator].sum()), 1000.0) for separator in kept]
+    return ENTRY * (messages * sum(sizes) + 4.0 * 2.0 ** min(order.log2_largest, 1000.0))
 
 
 def absorbing(order: Elimination) -> dict[int, int]:

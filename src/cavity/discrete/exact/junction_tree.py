@@ -18,7 +18,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy as np
 from cavity.discrete.exact.clique_tree import ENTRY, SAFE, Clique, CliqueTree, clique_tree
 from cavity.discrete.exact.program import plan_program
 from cavity.discrete.exact.weighted_tables import Summed, evaluate, free_tables
-from cavity.discrete.graph import Contradiction, TableGraph, fixed_states, free_states, slice_table
+from cavity.discrete.graph import Contradiction, TableGraph, slice_table, split_variables
 from cavity.discrete.tables import LogTable
 
 #: entries from which a table is reduced slice by slice: NumPy's loop over a short last axis is slow
@@ -61,8 +61,7 @@ def junction_tree(graph: TableGraph, *, memory: float = math.inf, messages: int 
 
     memory: bytes that the tables of inference may take, with so many messages per edge; beyond it, ValueError.
     """
-    fixed = fixed_states(graph)
-    states = free_states(graph, fixed)
+    fixed, states = split_variables(graph)
     tables = [*graph, *(((v,), graph.likelihoods[v]) for v in sorted(graph.likelihoods))]
     parts = [slice_table(scope, values, fixed) for scope, values in tables]
     constants = [float(values) for scope, values in parts if not scope]
@@ -113,11 +112,6 @@ def fold(combine: np.ufunc, table: np.ndarray, axes: tuple[int, ...]) -> np.ndar
         for other in others:
             combine(table, other, out=table)
     return table
-
-
-def log_max(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Largest entry over the axes."""
-    return fold(np.maximum, table, axes)
 
 
 def log_sum_over(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -310,10 +304,8 @@ def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
         found = Summed(calibrated.marginals, math.fsum(calibrated.constants))
     else:
         found = found._replace(log_sum=found.log_sum + start.log_constant)
-    marginals = [
-        found.marginals[v] if v in found.marginals else np.eye(int(states))[graph.evidence.get(v, 0)]
-        for v, states in enumerate(graph.cardinalities)
-    ]
+    free, cards = found.marginals, graph.cardinalities.tolist()
+    marginals = [free[v] if v in free else np.eye(k)[graph.evidence.get(v, 0)] for v, k in enumerate(cards)]
     return Exact(marginals, found.log_sum, frame.width, frame.table_size, copy.copy(graph))
 
 
@@ -339,17 +331,14 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
         ([1, 1], 1.3863)
     """
     tree = junction_tree(graph, memory=memory, messages=1)
-    up, _ = collect(tree, log_max)
+    up, _ = collect(tree, partial(fold, np.maximum))
     states = np.zeros(len(graph.variables), np.int64)
-    for variable, state in tree.fixed.items():
-        states[variable] = state
+    states[list(tree.fixed)] = list(tree.fixed.values())
     for index, clique in reversed([*enumerate(tree.cliques)]):
         given = states[list(clique.separator)]
         # An axis of length 1 has the same entry for all states.
-        rows = [
-            part[(..., *np.minimum(given, np.array(part.shape[clique.own :]) - 1))]
-            for part in incoming(tree, index, up)
-        ]
+        parts = incoming(tree, index, up)
+        rows = [part[(..., *np.minimum(given, np.array(part.shape[clique.own :]) - 1))] for part in parts]
         best = np.argmax(multiply(rows, clique.shape[: clique.own]))
         states[list(clique.variables[: clique.own])] = np.unravel_index(best, clique.shape[: clique.own])
     return states, log_weight(graph, states)
@@ -357,6 +346,6 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
 
 def log_weight(graph: TableGraph, states: np.ndarray) -> float:
     """log ∏ t(x) of one state of all variables, likelihoods included."""
-    terms = [own.log_values[(np.arange(len(own.scopes)), *states[own.scopes].T)] for own in graph.tables()]
+    terms = [own.at(states) for own in graph.tables()]
     terms.append(np.array([weights[states[v]] for v, weights in graph.likelihoods.items()]))
     return math.fsum(np.concatenate(terms).tolist())

@@ -6,22 +6,116 @@ a variable of theirs is summed out (lazy propagation, Madsen and Jensen 1999). A
 variables nobody asks about sums to one and is left out, so that messages against the arrows of a network say nothing
 where nothing was observed below. What is sent to several neighbours is worked out by halves: first without the one
 half's messages, then without the other's.
+
+Small tables are multiplied and summed in one call. Of large ones two at a time are contracted as stacks of matrices,
+
+    R[b, m, n] = Σ_k A[b, m, k] B[b, k, n],
+
+so that the table over all their variables, the largest by far, is never written down. Their axes are moved first so
+that the longest of b, m and n comes last, where loops are fast. (A library for matrices is no faster here: k is short,
+and its threads wait for each other.)
 """
 
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from cavity.discrete.exact.clique_tree import KEPT, CliqueTree, Scope, clique_tree
-from cavity.discrete.exact.contraction import SMALL, Contraction, plan_contraction, size
+import numpy as np
 
+from cavity.discrete.exact.clique_tree import KEPT, CliqueTree, Scope, clique_tree
+
+#: entries of the table over all variables up to which everything is multiplied and summed at once
+SMALL = 2048
+LETTERS = string.ascii_letters
 #: entries of a table over all variables up to which it pays to sum out several of them at once
 TINY = 256
 #: tables that are multiplied at once
 FEW = 6
+
+
+class Stacks(NamedTuple):
+    """How two tables become stacks of matrices: which is A, order of their axes, shapes; then the shape of R."""
+
+    swapped: bool
+    axes: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]
+
+
+class Contraction(NamedTuple):
+    """One product of tables, by number, with variables summed out.
+
+    terms: states that are summed into one entry. entries: of the tables it makes, copies included.
+    """
+
+    inputs: tuple[int, ...]
+    subscripts: str
+    stacks: Stacks | None
+    terms: int
+    entries: int
+
+    def value(self, tables: Sequence[np.ndarray]) -> np.ndarray:
+        """The table that results."""
+        if self.stacks is None:
+            return np.einsum(self.subscripts, *tables)
+        ordered = tables[::-1] if self.stacks.swapped else tables
+        parts = zip(ordered, self.stacks.axes, self.stacks.shapes, strict=True)
+        first, second = (table.transpose(axes).reshape(shape) for table, axes, shape in parts)
+        return np.einsum(self.subscripts, first, second).reshape(self.stacks.shape)
+
+
+def size(variables: Iterable[int], states: Mapping[int, int]) -> int:
+    """Entries of a table over these variables."""
+    return math.prod([states[v] for v in variables])
+
+
+def plan_contraction(
+    inputs: Sequence[int], scopes: Sequence[Scope], gone: Collection[int], states: Mapping[int, int]
+) -> tuple[Contraction, Scope]:
+    """The step that multiplies tables with these scopes and sums `gone` out, and the scope of its result."""
+    letters: dict[int, str] = {}
+    words: list[str] = []
+    for scope in scopes:
+        for v in scope:
+            if v not in letters:
+                letters[v] = LETTERS[len(letters)]
+        words.append("".join([letters[v] for v in scope]))
+    terms = size(gone, states)
+    if len(scopes) == 2 and size(letters, states) > SMALL:
+        subscripts, stacks, kept = matrix_stacks(scopes[0], scopes[1], gone, states)
+        copies = size(scopes[0], states) + size(scopes[1], states)
+        return Contraction(tuple(inputs), subscripts, stacks, terms, copies + size(kept, states)), kept
+    kept = tuple([v for v in letters if v not in gone])
+    subscripts = f"{','.join(words)}->{''.join([letters[v] for v in kept])}"
+    return Contraction(tuple(inputs), subscripts, None, terms, size(kept, states)), kept
+
+
+def matrix_stacks(
+    one: Scope, other: Scope, gone: Collection[int], states: Mapping[int, int]
+) -> tuple[str, Stacks, Scope]:
+    """Two tables as stacks of matrices, how they are multiplied, and the scope of the result. Every variable of `gone`
+    is in both.
+    """
+    alone = [size(set(scope).difference(rest), states) for scope, rest in ((one, other), (other, one))]
+    swapped = alone[0] > alone[1]
+    first, second = (other, one) if swapped else (one, other)
+    groups = {
+        "b": [v for v in second if v in first and v not in gone],
+        "k": [v for v in second if v in gone],
+        "m": [v for v in first if v not in second],
+        "n": [v for v in second if v not in first],
+    }
+    lengths = {name: size(own, states) for name, own in groups.items()}
+    orders = ("bmk", "bkn", "bmn") if lengths["n"] >= lengths["b"] else ("mkb", "knb", "mnb")
+    wanted = [[v for group in order for v in groups[group]] for order in orders]
+    axes = tuple(tuple(map(own.index, order)) for own, order in zip((first, second), wanted, strict=False))
+    shapes = tuple(tuple(lengths[group] for group in order) for order in orders[:2])
+    stacks = Stacks(swapped, axes, shapes, tuple(states[v] for v in wanted[2]))
+    return "{},{}->{}".format(*orders), stacks, tuple(wanted[2])
 
 
 class Program(NamedTuple):
@@ -115,13 +209,11 @@ class Planner:
             else:
                 bundles.append([t])
                 joint = set(self.scopes[t])
-        return [self.multiply_bundle(own) for own in bundles]
-
-    def multiply_bundle(self, tables: list[int]) -> int:
-        """The product of tables, a few at a time."""
-        while len(tables) > 1:
-            tables = [*tables[FEW:], self.emit(tables[:FEW], frozenset())]
-        return tables[0]
+        for place, own in enumerate(bundles):
+            while len(own) > 1:
+                own = [*own[FEW:], self.emit(own[:FEW], frozenset())]
+            bundles[place] = own
+        return [own[0] for own in bundles]
 
     def last_seen(self, tables: Iterable[int], pair: tuple[int, int], gone: frozenset[int]) -> frozenset[int]:
         """Those of `gone` that are in this pair of tables and in no other."""
@@ -237,20 +329,13 @@ def plan_program(
 ) -> tuple[CliqueTree, Program]:
     """The tree and the program for factors with these scopes. children: what they are distributions of, −1 for none."""
     tree = clique_tree(scopes, states, memory, messages=2)
-    return tree, program_of(tree, scopes, children, dict(states))
-
-
-def program_of(
-    tree: CliqueTree, scopes: Sequence[Scope], children: Sequence[int], states: Mapping[int, int]
-) -> Program:
-    """The program of a junction tree. scopes: of its factors; children: the variables they are distributions of."""
-    planner = Planner(scopes, children, states)
+    planner = Planner(scopes, children, dict(states))
     up: list[list[int]] = []
     for clique in tree.cliques:
         arriving = [*clique.held, *(t for child in clique.children for t in up[child])]
         up.append(planner.remove(arriving, frozenset(clique.separator)))
     scalars, upward = sorted(planner.scalars), len(planner.steps)
-    log_count = math.fsum(math.log(count) for v, count in states.items() if v not in planner.summed)
+    log_count = math.fsum(math.log(count) for v, count in states if v not in planner.summed)
     down: list[list[int]] = [[] for _ in tree.cliques]
     asked = smallest_cliques(tree)
     marginals: dict[int, int | None] = {}
@@ -264,7 +349,7 @@ def program_of(
         for v, tables in zip(asked[index], found[len(children_here) :], strict=True):
             marginals[v] = planner.contract(sorted(tables), frozenset()) if tables else None
     dropped, entries = lifetimes(planner, len(scopes), scalars, marginals)
-    return Program(planner.steps, scalars, marginals, upward, log_count, dropped, entries)
+    return tree, Program(planner.steps, scalars, marginals, upward, log_count, dropped, entries)
 
 
 def smallest_cliques(tree: CliqueTree) -> list[list[int]]:

@@ -19,21 +19,24 @@ import numpy as np
 
 from cavity.discrete.exact.clique_tree import SAFE, Scope
 from cavity.discrete.exact.program import Program
-from cavity.discrete.graph import Contradiction, TableGraph, fixed_states, free_states, slice_table
+from cavity.discrete.graph import Contradiction, TableGraph, slice_table, split_variables
 from cavity.discrete.tables import FactorTables, Tables
 
 #: bounds past this are measured instead
 LOOSE = 1e-30
-#: stands where a table was that is not needed any more
-NOTHING = np.empty(0)
 
 
 class BoundedTable(NamedTuple):
-    """A table of weights whose entries, zeros apart, lie between the bounds."""
+    """A table of weights whose entries, zeros apart, lie between the bounds; log_scale: of what it was divided by."""
 
     table: np.ndarray
     lowest: float
     largest: float
+    log_scale: float = 0.0
+
+
+#: stands where a table was that is not needed any more
+NOTHING = BoundedTable(np.empty(0), 1.0, 1.0)
 
 
 class Summed(NamedTuple):
@@ -69,7 +72,7 @@ class Source(NamedTuple):
 
 def free_tables(graph: TableGraph) -> FreeTables:
     """The tables of a graph with its evidence in."""
-    fixed = fixed_states(graph)
+    fixed, states = split_variables(graph)
     found: list[tuple[Scope, int, BoundedTable]] = []
     constants: list[float] = []
     for source in sources(graph):
@@ -84,7 +87,7 @@ def free_tables(graph: TableGraph) -> FreeTables:
     if -math.inf in constants:
         raise Contradiction
     scopes, children, inputs = zip(*found, strict=True) if found else ((), (), ())
-    return FreeTables(scopes, children, list(inputs), free_states(graph, fixed), math.fsum(constants))
+    return FreeTables(scopes, children, list(inputs), states, math.fsum(constants))
 
 
 def sources(graph: TableGraph) -> list[Source]:
@@ -174,21 +177,17 @@ def common_sums(own: Tables, weights: np.ndarray) -> np.ndarray:
 
 def evaluate(program: Program, inputs: Sequence[BoundedTable], states: dict[int, int]) -> Summed | None:
     """All marginals, or None where a product could underflow."""
-    tables = [own.table for own in inputs]
-    lowest = [own.lowest for own in inputs]
-    largest = [own.largest for own in inputs]
-    scale = [0.0] * len(inputs)
-    log_sum = 0.0
+    tables, log_sum = list(inputs), 0.0
     for number, step in enumerate(program.steps):
         if number == program.upward:
-            log_sum = log_product(tables, scale, program.scalars)
-        used = step.inputs
-        low = math.prod([lowest[t] for t in used])
+            log_sum = log_product(tables, program.scalars)
+        used = [tables[t] for t in step.inputs]
+        low = math.prod([own.lowest for own in used])
         if low < SAFE:
             return None
-        high = step.terms * math.prod([largest[t] for t in used])
-        total = math.fsum([scale[t] for t in used])
-        made = step.value([tables[t] for t in used])
+        high = step.terms * math.prod([own.largest for own in used])
+        total = math.fsum([own.log_scale for own in used])
+        made = step.value([own.table for own in used])
         if low < LOOSE or high > 1.0 / LOOSE:
             high = float(made.max())
             if high == 0.0:
@@ -196,34 +195,31 @@ def evaluate(program: Program, inputs: Sequence[BoundedTable], states: dict[int,
             made = made / high
             total += math.log(high)
             low, high = float(np.min(made, where=made > 0.0, initial=1.0)), 1.0
-        tables.append(made)
-        lowest.append(low)
-        largest.append(high)
-        scale.append(total)
+        tables.append(BoundedTable(made, low, high, total))
         for t in program.dropped[number]:
             tables[t] = NOTHING
     if len(program.steps) == program.upward:
-        log_sum = log_product(tables, scale, program.scalars)
+        log_sum = log_product(tables, program.scalars)
     return Summed(normalise_marginals(program, tables, states), log_sum + program.log_count)
 
 
-def log_product(tables: Sequence[np.ndarray], scale: Sequence[float], scalars: Sequence[int]) -> float:
+def log_product(tables: Sequence[BoundedTable], scalars: Sequence[int]) -> float:
     """Log of the product of tables without variables."""
-    values = [float(tables[t]) for t in scalars]
+    values = [float(tables[t].table) for t in scalars]
     if 0.0 in values:
         raise Contradiction
-    return math.fsum([*map(math.log, values), *(scale[t] for t in scalars)])
+    return math.fsum([*map(math.log, values), *(tables[t].log_scale for t in scalars)])
 
 
 def normalise_marginals(
-    program: Program, tables: Sequence[np.ndarray], states: dict[int, int]
+    program: Program, tables: Sequence[BoundedTable], states: dict[int, int]
 ) -> dict[int, np.ndarray]:
     """Marginals that sum to one, all of one length at a time."""
     found: dict[int, np.ndarray] = {}
     for length in set(states.values()):
         own = [v for v, count in states.items() if count == length]
         places = [program.marginals[v] for v in own]
-        rows = np.array([np.ones(length) if place is None else tables[place] for place in places])
+        rows = np.array([np.ones(length) if place is None else tables[place].table for place in places])
         rows /= rows.sum(axis=1, keepdims=True)
         found.update(zip(own, rows, strict=True))
     return found

@@ -9,7 +9,8 @@ the scope (child, parents…). Variables and states keep their names and the ord
 import graphlib
 import math
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,10 +89,18 @@ class BifWords:
         self.place += here
         return here
 
-    def expect(self, piece: str) -> None:
-        """Go on if this is what stands here, else refuse."""
-        if not self.accept(piece):
-            raise self.unexpected(piece)
+    def expect(self, *pieces: str) -> None:
+        """Go on if these stand here, else refuse."""
+        for piece in pieces:
+            if not self.accept(piece):
+                raise self.unexpected(piece)
+
+    def attempt(self, place: int, call: Callable[..., Any], *arguments: Any) -> Any:
+        """What a call returns; what it refuses is the fault of what stands at a place."""
+        try:
+            return call(*arguments)
+        except ValueError as error:
+            raise self.error(place, str(error)) from None
 
     def word(self, wanted: str) -> str:
         """The word that stands here."""
@@ -160,24 +169,16 @@ def parse_bif(text: str) -> TableGraph:
 def parse_variable(words: BifWords, graph: TableGraph) -> None:
     """variable NAME { type discrete [ n ] { state, state }; }"""
     place, name = words.place, words.word("the name of a variable")
-    words.expect("{")
-    words.expect("type")
-    words.expect("discrete")
-    words.expect("[")
+    words.expect("{", "type", "discrete", "[")
     declared, where = words.word("a number of states"), words.place - 1
-    words.expect("]")
-    words.expect("{")
+    words.expect("]", "{")
     states = words.words_until("}")
     words.accept(";")
     words.expect("}")
     if declared != str(len(states)):
-        raise words.error(
-            where, f"{quoted(name)} names {len(states)} states; found {quoted(declared)} as their number."
-        )
-    try:
-        graph.add_variable(states, name)
-    except ValueError as error:
-        raise words.error(place, str(error)) from None
+        found = f"found {quoted(declared)} as their number"
+        raise words.error(where, f"{quoted(name)} names {len(states)} states; {found}.")
+    words.attempt(place, graph.add_variable, states, name)
 
 
 def parse_header(words: BifWords, graph: TableGraph, place: int, cardinalities: list[int]) -> Header:
@@ -187,12 +188,7 @@ def parse_header(words: BifWords, graph: TableGraph, place: int, cardinalities: 
     child = words.word("the name of a variable")
     words.accept("|")
     names = [child, *words.words_until(")")]
-    scope = []
-    for name in names:
-        try:
-            scope.append(graph.variables.number(name))
-        except ValueError as error:
-            raise words.error(place, str(error)) from None
+    scope = [words.attempt(place, graph.variables.number, name) for name in names]
     words.expect("{")
     if len(set(scope)) < len(scope):
         raise words.error(place, f"the table of {quoted(child)} names a variable twice.")
@@ -221,10 +217,8 @@ def check_network(words: BifWords, graph: TableGraph, headers: list[Header]) -> 
         graphlib.TopologicalSorter({child: header.scope[1:] for child, header in tables.items()}).prepare()
     except graphlib.CycleError as error:
         cycle = error.args[1]
-        path = " → ".join(quoted(name(number)) for number in cycle[:6])
-        raise words.error(
-            tables[cycle[-1]].place, f"variables must not be their own ancestors; found {path}."
-        ) from None
+        path, place = " → ".join(quoted(name(number)) for number in cycle[:6]), tables[cycle[-1]].place
+        raise words.error(place, f"variables must not be their own ancestors; found {path}.") from None
 
 
 def parse_table(words: BifWords, graph: TableGraph, header: Header) -> np.ndarray:
@@ -269,8 +263,5 @@ def parent_column(words: BifWords, graph: TableGraph, header: Header, labels: li
         raise words.error(place, f"a row must name the states of {len(header.scope) - 1} parents; found {len(labels)}.")
     column = 0
     for parent, count, label in zip(header.scope[1:], header.shape[1:], labels, strict=True):
-        try:
-            column = column * count + graph.variables.state(parent, label)
-        except ValueError as error:
-            raise words.error(place, str(error)) from None
+        column = column * count + words.attempt(place, graph.variables.state, parent, label)
     return column

@@ -25,15 +25,13 @@ def from_networkx(network: Any) -> TableGraph:
     graph = TableGraph()
     numbers = {node: graph.add_variable(SPINS, str(node)) for node in network.nodes}
     fields = {node: attribute(h, f"field of {node!r}") for node, h in network.nodes(data="field") if h is not None}
+    couplings = []
     for a, b, J in network.edges(data="coupling"):
         if J is None:
             raise ValueError(f"every edge must have the attribute coupling; the edge {a!r}, {b!r} has none.")
         if a == b:
             raise ValueError(f"edges must join two nodes; found a loop at {a!r}.")
-    couplings = [
-        (numbers[a], numbers[b], attribute(J, f"coupling of {a!r}, {b!r}"))
-        for a, b, J in network.edges(data="coupling")
-    ]
+        couplings.append((numbers[a], numbers[b], attribute(J, f"coupling of {a!r}, {b!r}")))
     spin = np.array([float(state) for state in SPINS])
     if fields:
         scopes = np.array([[numbers[node]] for node in fields])

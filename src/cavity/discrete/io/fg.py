@@ -35,10 +35,8 @@ def parse_fg(text: str) -> TableGraph:
     cardinalities = states[first]
     if (differ := states != cardinalities[members]).any():
         k = int(np.argmax(differ))
-        raise tokens.error(
-            where_cardinalities[k],
-            f"the variable {labels[k]} has {states[k]} states here and {cardinalities[members[k]]} before.",
-        )
+        found = f"{states[k]} states here and {cardinalities[members[k]]} before"
+        raise tokens.error(where_cardinalities[k], f"the variable {labels[k]} has {found}.")
     scopes = Scopes(heads.lengths, members)
     if (twice := scopes.repeated()) is not None:
         raise tokens.error(where[twice], f"a factor names the variable {labels[twice]} twice.")
@@ -87,9 +85,8 @@ def parse_entries(tokens: Tokens, heads: Heads, sizes: np.ndarray, starts: np.nd
     index, owner = tokens.integers(where[::2], "an index"), np.repeat(np.arange(len(sizes)), heads.entries)
     if (over := index >= sizes[owner]).any():
         k = int(np.argmax(over))
-        raise tokens.error(
-            where[2 * k], f"factor {owner[k]} has a table of {sizes[owner[k]]}; found the index {index[k]}."
-        )
+        what = f"factor {owner[k]} has a table of {sizes[owner[k]]}"
+        raise tokens.error(where[2 * k], f"{what}; found the index {index[k]}.")
     weights = tokens.weights(where[1::2], "a value")
     target = starts[owner] + index
     order = np.argsort(target, kind="stable")

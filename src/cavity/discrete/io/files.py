@@ -15,6 +15,8 @@ from cavity.discrete.io.tokens import quoted
 from cavity.discrete.io.uai import format_evidence, format_uai, parse_evidence, parse_uai
 
 PARSERS = {"uai": parse_uai, "fg": parse_fg, "bif": parse_bif}
+#: an .fg text begins with a number
+FIRST_WORDS = {"MARKOV": "uai", "BAYES": "uai", "network": "bif", "variable": "bif", "probability": "bif"}
 #: of a file, unpacked: a packed one can be a thousand times smaller than what it holds
 LARGEST_BYTES = 2**30
 
@@ -34,19 +36,18 @@ def read_graph(
     """
     if kind is not None and kind not in PARSERS:
         raise ValueError(f"kind must be {', '.join(PARSERS)} or None; found {kind!r}.")
-    text = text_of(source)
-    name = "" if is_text(source) else f"{os.fspath(source)}: "
+    text, path = text_of(source)
     try:
-        graph = PARSERS[kind or kind_by_suffix(source) or kind_by_text(text)](text)
+        graph = PARSERS[kind or kind_of(text, path)](text)
     except ValueError as error:
-        raise ValueError(f"{name}{error}") from None
+        raise ValueError(f"{path}: {error}" if path else str(error)) from None
     if evidence is None or isinstance(evidence, Mapping):
         return graph.given(evidence) if evidence else graph
-    name = "evidence: " if is_text(evidence) else f"{os.fspath(evidence)}: "
+    text, path = text_of(evidence)
     try:
-        return graph.given(parse_evidence(text_of(evidence), graph.cardinalities))
+        return graph.given(parse_evidence(text, graph.cardinalities))
     except ValueError as error:
-        raise ValueError(f"{name}{error}") from None
+        raise ValueError(f"{path or 'evidence'}: {error}") from None
 
 
 def write_graph(graph: TableGraph, path: Source) -> None:
@@ -62,15 +63,10 @@ def write_graph(graph: TableGraph, path: Source) -> None:
         raise ValueError(f"path must end in .uai or .fg; found {str(target)!r}.")
 
 
-def is_text(source: Source) -> bool:
-    """Whether it is the text itself and not a path."""
-    return isinstance(source, str) and ("\n" in source or not source)
-
-
-def text_of(source: Source) -> str:
-    """The text itself, or that of a file."""
-    if is_text(source):
-        return str(source)
+def text_of(source: Source) -> tuple[str, str]:
+    """A text and the path of its file, which is empty where the source is the text itself: it has a newline then."""
+    if isinstance(source, str) and ("\n" in source or not source):
+        return source, ""
     path = Path(source)
     if not os.path.isfile(path):
         raise FileNotFoundError(f"there is no file {quoted(path)}; a text, not a path, is one that has a newline.")
@@ -82,31 +78,19 @@ def text_of(source: Source) -> str:
     if len(data) > LARGEST_BYTES:
         raise ValueError(f"{path} has more bytes than the limit, {LARGEST_BYTES}.")
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n"), os.fspath(source)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}: line {line}: found a byte 0x{data[error.start]:02x}, which is no UTF-8 text."
-        ) from None
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise ValueError(f"{path}: line {line}: found a byte 0x{byte:02x}, which is no UTF-8 text.") from None
 
 
-def kind_by_suffix(source: Source) -> str | None:
-    """The format that the name of a file says it is in."""
-    if is_text(source):
-        return None
-    path = Path(source)
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    return suffix[1:] if suffix[1:] in PARSERS else None
-
-
-def kind_by_text(text: str) -> str:
-    """The format by the first word: every one of them begins in its own way."""
+def kind_of(text: str, path: str) -> str:
+    """The format that the name of a file says, else its first word: every one of them begins in its own way."""
+    suffix = Path(path.removesuffix(".gz")).suffix[1:]
+    if suffix in PARSERS:
+        return suffix
     start = re.match(r"(?:\s+|#[^\n]*|//[^\n]*|/\*.*?\*/)*([^\s{]{0,99})", text, re.DOTALL)
     word = start[1] if start else ""
-    if word in ("MARKOV", "BAYES"):
-        return "uai"
-    if word in ("network", "variable", "probability"):
-        return "bif"
-    if word.isdecimal():
-        return "fg"
-    raise ValueError(f"line 1: the format is not known from the first word {quoted(word)}; name it by kind.")
+    if word not in FIRST_WORDS and not word.isdecimal():
+        raise ValueError(f"line 1: the format is not known from the first word {quoted(word)}; name it by kind.")
+    return FIRST_WORDS.get(word, "fg")

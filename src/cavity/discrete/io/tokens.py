@@ -31,9 +31,6 @@ class Tokens:
         if "_" in text:  # Python would read 1_0 as ten
             raise self.unexpected(next(k for k, word in enumerate(self.words) if "_" in word), "a number")
 
-    def __len__(self) -> int:
-        return len(self.words)
-
     def error(self, k: int, sentence: str) -> ValueError:
         """The error that word k is the reason of; behind the last word, the last one."""
         place = max(0, min(k, len(self.words) - 1))
@@ -67,8 +64,7 @@ class Tokens:
     def integers(self, where: range | np.ndarray, what: str, least: int = 0) -> np.ndarray:
         """Words at these places as whole numbers."""
         found = self.converted(where, what, int)
-        strange = where if found is None else [where[k] for k in np.flatnonzero(found < least)[:1]]
-        for k in map(int, strange):
+        for k in () if found is not None and (found >= least).all() else map(int, where):
             if abs(self.integer(k, what, least)) >= 2**63:
                 raise self.error(k, f"{what} is too large; found {quoted(self.words[k])}.")
         return np.asarray(found)
@@ -76,8 +72,7 @@ class Tokens:
     def weights(self, where: range | np.ndarray, what: str) -> np.ndarray:
         """Words at these places as numbers that are finite and not negative."""
         found = self.converted(where, what, float)
-        strange = where if found is None else [where[k] for k in np.flatnonzero(~((found >= 0) & (found < np.inf)))[:1]]
-        for k in map(int, strange):
+        for k in () if found is not None and ((found >= 0) & (found < np.inf)).all() else map(int, where):
             if not 0 <= self.number(k, what) < math.inf:
                 raise self.error(k, f"{what} must be finite and not negative; found {quoted(self.words[k])}.")
         return np.asarray(found)
@@ -214,8 +209,6 @@ def plain_weights(log_values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     lost = (weights == np.inf) | ((weights == 0) & (log_values > -np.inf))
     if lost.any():
         place = tuple(np.argwhere(lost)[0])
-        raise ValueError(
-            f"factor {numbers[place[0]]} has an entry exp({log_values[place]:.6g}), which a double cannot hold; "
-            "move a constant into another factor."
-        )
+        what = f"factor {numbers[place[0]]} has an entry exp({log_values[place]:.6g}), which a double cannot hold"
+        raise ValueError(f"{what}; move a constant into another factor.")
     return weights

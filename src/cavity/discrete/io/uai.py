@@ -24,7 +24,7 @@ def parse_uai(text: str) -> TableGraph:
         raise tokens.error(2, f"the variables have {states} states together, above the limit {LARGEST}.")
     scopes, place = parse_scopes(tokens, 2 + count, cardinalities)
     starts = table_starts(tokens, place, scopes, cardinalities)
-    flat = tokens.weights(range(place, len(tokens)), "an entry of a table")
+    flat = tokens.weights(range(place, len(tokens.words)), "an entry of a table")
     graph = TableGraph(cardinalities)
     store_tables(graph, scopes, flat, starts - place)
     return graph
@@ -49,9 +49,8 @@ def parse_scopes(tokens: Tokens, place: int, cardinalities: np.ndarray) -> tuple
     where = first + np.flatnonzero(member)
     if (strange := scopes.members >= len(cardinalities)).any():
         k = int(np.argmax(strange))
-        raise tokens.error(
-            where[k], f"a scope names the variable {scopes.members[k]} of {len(cardinalities)}, numbered from 0."
-        )
+        found = f"{scopes.members[k]} of {len(cardinalities)}, numbered from 0"
+        raise tokens.error(where[k], f"a scope names the variable {found}.")
     if (twice := scopes.repeated()) is not None:
         raise tokens.error(where[twice], f"a scope names the variable {scopes.members[twice]} twice.")
     return scopes, place
@@ -62,15 +61,14 @@ def table_starts(tokens: Tokens, place: int, scopes: Scopes, cardinalities: np.n
     sizes = scopes.sizes(cardinalities)
     ends = np.cumsum(scopes.lengths)
     starts = np.empty(len(sizes), np.int64)
-    total = len(tokens)
+    total = len(tokens.words)
     for number, size in enumerate(sizes.tolist()):
         declared = tokens.integer(place, f"the size of table {number} (of {len(sizes)}, counted from 0)")
         if declared != size:
             scope = scopes.members[ends[number] - scopes.lengths[number] : ends[number]]
             wanted = math.prod(cardinalities[scope].tolist())
-            raise tokens.error(
-                place, f"table {number} must have {wanted} entries, as its scope says; found {declared}."
-            )
+            what = f"table {number} must have {wanted} entries, as its scope says"
+            raise tokens.error(place, f"{what}; found {declared}.")
         if place + size >= total:
             left = total - place - 1
             raise tokens.error(total, f"the text ends within table {number}: {left} of {declared} entries are there.")
@@ -89,11 +87,10 @@ def parse_evidence(text: str, cardinalities: np.ndarray) -> dict[int, int]:
     tokens = Tokens(text)
     if not tokens.words:
         return {}
-    older = len(tokens) % 2 == 0 and tokens.words[0] == "1"
-    head = 1 if older else 0
+    head = int(len(tokens.words) % 2 == 0 and tokens.words[0] == "1")
     count = tokens.count(head, "the number of observed variables", words_each=2)
     tokens.end(head + 1 + 2 * count)
-    pairs = tokens.integers(range(head + 1, len(tokens)), "a variable or its state").reshape(-1, 2)
+    pairs = tokens.integers(range(head + 1, len(tokens.words)), "a variable or its state").reshape(-1, 2)
     evidence: dict[int, int] = {}
     for number, (variable, state) in enumerate(pairs.tolist()):
         place = head + 1 + 2 * number
@@ -101,10 +98,9 @@ def parse_evidence(text: str, cardinalities: np.ndarray) -> dict[int, int]:
             raise tokens.error(place, f"evidence on the variable {variable} of {len(cardinalities)}, numbered from 0.")
         if variable in evidence:
             raise tokens.error(place, f"evidence on the variable {variable} twice.")
-        if state >= cardinalities[variable]:
-            raise tokens.error(
-                place + 1, f"variable {variable} has {cardinalities[variable]} states, numbered from 0; found {state}."
-            )
+        if state >= (count := cardinalities[variable]):
+            what = f"variable {variable} has {count} states, numbered from 0"
+            raise tokens.error(place + 1, f"{what}; found {state}.")
         evidence[variable] = state
     return evidence
 
