@@ -147,19 +147,28 @@ class TableGraph:
         return self._factors
 
     def add_variable(self, states: int | Sequence[str] = 2, name: str | None = None) -> int:
-        """A variable; returns its number.
+        """Add a variable.
 
         Args:
             states: how many, or their names.
-            name: by which `add_factor`, `given` and solutions can call it; else it is x and its number.
+            name: by which `add_factor`, `given` and solutions can call it; by default x and its number.
+
+        Returns:
+            The number of the variable.
 
         Raises:
-            ValueError: if it has no state, or the name or names of states are taken.
+            ValueError: if it has no state, two states have one name, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph()
+            >>> graph.add_variable(3), graph.add_variable(["no", "yes"], "rain")
+            (0, 1)
         """
         return self.variables.add(states, name)
 
     def add_factor(self, scope: Sequence[Any], values: Any, *, log: bool = False) -> None:
-        """A factor.
+        """Add a factor.
 
         Args:
             scope: its variables, by number or name, each once.
@@ -168,6 +177,13 @@ class TableGraph:
 
         Raises:
             ValueError: if the values are no weights, or their shape is not that of the scope.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 3])
+            >>> graph.add_factor([0, 1], [[1.0, 2.0, 0.0], [0.5, 1.0, 4.0]])
+            >>> graph
+            DiscreteGraph(2 variables, 1 factors)
         """
         if isinstance(scope, str) or not isinstance(scope, Iterable):
             raise ValueError(f"scope must be a list of variables; found {scope!r}.")
@@ -175,7 +191,7 @@ class TableGraph:
         self.add_factors(np.array([numbers], np.int64).reshape(1, len(numbers)), np.asarray(values)[None], log=log)
 
     def add_factors(self, scopes: Any, values: Any, *, log: bool = False) -> None:
-        """Factors of one shape, many at once.
+        """Add many factors of one shape.
 
         Args:
             scopes: (n, m), variables by number.
@@ -184,6 +200,13 @@ class TableGraph:
 
         Raises:
             ValueError: if the values are no weights, or their shape is not that of a scope.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 2, 2])
+            >>> graph.add_factors([[0, 1], [1, 2]], [[[2.0, 1.0], [1.0, 2.0]]] * 2)
+            >>> graph
+            DiscreteGraph(3 variables, 2 factors)
         """
         scopes = np.asarray(scopes)
         log_values = log_weights("values", values, log)
@@ -218,8 +241,16 @@ class TableGraph:
             evidence: variable → state, by number or name.
             likelihoods: variable → weights of its states (soft evidence).
 
+        Returns:
+            The graph with the evidence; this one stays as it is.
+
         Raises:
-            ValueError: if a variable or state is not there, or weights are not one per state.
+            ValueError: if a variable or state does not exist, or weights are not one per state.
+
+        Examples:
+            >>> import cavity as cv
+            >>> cv.DiscreteGraph([2, 3]).given({1: 2}, likelihoods={0: [0.9, 0.1]})
+            DiscreteGraph(2 variables, 0 factors, 1 observed)
         """
         clamped = copy.copy(self)
         clamped.evidence, clamped.likelihoods = {}, {}

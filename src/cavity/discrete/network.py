@@ -59,7 +59,11 @@ class DiscreteGraph(TableGraph):
             evidence: variable → state, or an `.evid` file or text; no file is looked for.
             kind: "uai", "fg" or "bif", where the suffix and the first word do not say it.
 
+        Returns:
+            The graph.
+
         Raises:
+            FileNotFoundError: if there is no such file.
             ValueError: with the line of the first word that is wrong.
 
         Examples:
@@ -70,35 +74,110 @@ class DiscreteGraph(TableGraph):
         return cls.of(read_graph(source, evidence, kind))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Into a .uai or .fg file, numbers in full.
+        """Write a .uai or .fg file, with all digits.
 
         Evidence goes into `<path>.evid` beside a .uai file, and into factors of a .fg file.
 
         Args:
             path: of the file; its suffix says the format.
+
+        Raises:
+            ValueError: if the suffix is another one, or a double cannot hold a weight.
+
+        Examples:
+            >>> import pathlib, tempfile
+            >>> import cavity as cv
+            >>> path = pathlib.Path(tempfile.mkdtemp()) / "one.uai"
+            >>> cv.DiscreteGraph([2, 2]).write(path)
+            >>> cv.DiscreteGraph.read(path)
+            DiscreteGraph(2 variables, 0 factors)
         """
         write_graph(self, path)
 
     def to_uai(self) -> str:
-        """The text of the `.uai` file: soft evidence becomes factors, evidence is not part of it."""
+        """The text of the `.uai` file: soft evidence becomes factors, evidence is not part of it.
+
+        Returns:
+            The text.
+
+        Raises:
+            ValueError: if a double cannot hold a weight.
+
+        Examples:
+            >>> import cavity as cv
+            >>> cv.DiscreteGraph([2, 2]).to_uai().split()
+            ['MARKOV', '2', '2', '2', '0']
+        """
         return format_uai(self)
 
     @classmethod
     def from_networkx(cls, network: Any) -> Self:
-        """Spins ±1 on an undirected networkx graph, with edge attributes `coupling` and node attributes `field`."""
+        """Spins ±1 on an undirected networkx graph, p(s) ∝ exp(Σ hᵢ sᵢ + Σ Jᵢⱼ sᵢ sⱼ).
+
+        Args:
+            network: with the edge attribute `coupling` (Jᵢⱼ), and the node attribute `field` (hᵢ, 0 where missing).
+
+        Returns:
+            The graph; its variables have the nodes' names and the states "-1" and "+1".
+
+        Raises:
+            ImportError: if networkx is not installed.
+            ValueError: if the network is directed or has multiple edges or loops, or a coupling is missing.
+
+        Examples:
+            >>> import networkx
+            >>> import cavity as cv
+            >>> network = networkx.Graph()
+            >>> network.add_edge("a", "b", coupling=0.5)
+            >>> cv.DiscreteGraph.from_networkx(network)
+            DiscreteGraph(2 variables, 1 factors)
+        """
         return cls.of(converters.from_networkx(network))
 
     def to_networkx(self) -> Any:
-        """The bipartite networkx graph of nodes ("variable", i) and ("factor", a)."""
+        """The bipartite networkx graph of nodes ("variable", i) and ("factor", a).
+
+        Returns:
+            A `networkx.Graph`; variables have the attributes `name` and `states`, factors `scope` and `log_values`.
+
+        Raises:
+            ImportError: if networkx is not installed.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 2])
+            >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 2.0]])
+            >>> sorted(graph.to_networkx().edges)
+            [(('variable', 0), ('factor', 0)), (('variable', 1), ('factor', 0))]
+        """
         return converters.to_networkx(self)
 
     @classmethod
     def from_pgmpy(cls, model: Any) -> Self:
-        """The graph of a discrete pgmpy model: a Bayesian network, a Markov network or a factor graph."""
+        """The graph of a discrete pgmpy model.
+
+        Args:
+            model: a `DiscreteBayesianNetwork`, `DiscreteMarkovNetwork` or `FactorGraph` of pgmpy.
+
+        Returns:
+            The graph; variables and states keep their names as text.
+
+        Raises:
+            ImportError: if pgmpy is not installed.
+            ValueError: if the model is none of these, or a variable has no table.
+        """
         return cls.of(converters.from_pgmpy(model))
 
     def to_pgmpy(self) -> Any:
-        """The same distribution as a DiscreteMarkovNetwork of pgmpy."""
+        """The same distribution as a `DiscreteMarkovNetwork` of pgmpy; evidence becomes factors.
+
+        Returns:
+            The network.
+
+        Raises:
+            ImportError: if pgmpy is not installed.
+            ValueError: if a double cannot hold a weight.
+        """
         return converters.to_pgmpy(self)
 
     def approximate(self, form: Any = "disconnected", *, groups: Any = None) -> Approximation:
@@ -108,6 +187,9 @@ class DiscreteGraph(TableGraph):
             form: "disconnected" (loopy belief propagation), "tree", a `Tree` with edges of your own, or `Clusters`.
             groups: sets of factors, by number, that are joined into one each and then integrated exactly.
 
+        Returns:
+            The approximation, a model for `infer`.
+
         Raises:
             ValueError: if the form is unknown, or the groups overlap or name factors that are not there.
 
@@ -116,9 +198,8 @@ class DiscreteGraph(TableGraph):
             >>> graph = cv.DiscreteGraph([2, 2, 2])
             >>> for pair in ([0, 1], [1, 2], [0, 2]):
             ...     graph.add_factor(pair, [[2.0, 1.0], [1.0, 2.0]])
-            >>> found = cv.infer(graph.approximate("tree"), cv.EP())
-            >>> found.converged, found.marginals[0].round(3).tolist()
-            (True, [0.5, 0.5])
+            >>> graph.approximate("tree").problem().groups[0].size, graph.approximate().problem().groups[0].size
+            (1, 3)
         """
         return approximate(self, form, groups)
 
@@ -127,6 +208,12 @@ class DiscreteGraph(TableGraph):
 
         Args:
             cost: entries of tables that one sweep may read, or that exact inference may make.
+
+        Returns:
+            A list of `Suggestion`.
+
+        Raises:
+            ValueError: if the evidence has probability zero.
 
         Examples:
             >>> import cavity as cv
@@ -141,6 +228,16 @@ class DiscreteGraph(TableGraph):
         """A schedule for loopy belief propagation: forests of factors one after another, each inward and outward.
 
         On a tree whose variables have equally many states one sweep is exact.
+
+        Returns:
+            The schedule, for `EP(schedule=…)`.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 2, 2])
+            >>> graph.add_factors([[0, 1], [1, 2]], [[[2.0, 1.0], [1.0, 2.0]]] * 2)
+            >>> graph.tree_by_tree()
+            Order(sites=((1, 0, 0, 1),))
         """
         return tree_by_tree(self)
 
@@ -156,6 +253,9 @@ class DiscreteGraph(TableGraph):
             slices: the variables of every slice, by number or name, each variable in exactly one.
             clusters: sets of variables within a slice that are kept joint; all of a slice in one set is exact.
             memory: bytes that the tables of one step may take.
+
+        Returns:
+            A `Filtered`.
 
         Raises:
             ValueError: if the slices do not hold every variable once, a factor reaches further than one slice back, or

@@ -35,7 +35,26 @@ class VariableGraph:
     def gaussian(
         self, mean: Any = None, variance: Any = None, *, size: Size = None, name: str | None = None
     ) -> Variable:
-        """Numbers with prior N(mean, variance); without them nothing is known of the variable but what factors say."""
+        """Real variables with prior N(mean, variance).
+
+        Args:
+            mean, variance: of the prior, numbers or arrays. Without both the prior is flat: nothing is known of the
+                variables but what factors say.
+            size: how many, an int or a shape; by default the shape of the parameters.
+            name: by which the solution calls them; by default x and a number.
+
+        Returns:
+            The array of variables.
+
+        Raises:
+            ValueError: if only one of mean and variance is given, a variance is not positive, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.gaussian(0.0, [1.0, 4.0], name="skill")
+            skill: GaussianWithUniform, shape (2,)
+        """
         family = GaussianWithUniform()
         if (mean is None) != (variance is None):
             raise ValueError("mean and variance are given both or neither.")
@@ -54,9 +73,26 @@ class VariableGraph:
         size: Size = None,
         name: str | None = None,
     ) -> Variable:
-        """Vectors with prior N(mean, covariance) and a covariance of their own in q.
+        """Vectors with prior N(mean, covariance); q holds a full covariance matrix for each.
 
-        Of a `dimension` alone, nothing is known of them but what factors say.
+        Args:
+            mean, covariance: of the prior, of shapes (…, d) and (…, d, d).
+            dimension: d, in place of mean and covariance; the prior is flat then.
+            size: how many vectors, an int or a shape; by default the leading axes of the parameters.
+            name: by which the solution calls them; by default x and a number.
+
+        Returns:
+            The array of vectors.
+
+        Raises:
+            ValueError: if neither mean and covariance nor the dimension alone are given, the shapes do not fit, the
+                covariance is not positive definite, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.vector([0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]], size=3)
+            x0: FullGaussianWithUniform, shape (3,)
         """
         if mean is None and covariance is None and dimension is not None:
             if not isinstance(dimension, int) or dimension < 1:
@@ -77,7 +113,25 @@ class VariableGraph:
 
     @float64
     def gamma(self, shape: Any = None, rate: Any = None, *, size: Size = None, name: str | None = None) -> Variable:
-        """Positive numbers with prior Gamma(shape, rate), of mean shape/rate; without them nothing is known of them."""
+        """Positive variables with prior Gamma(shape, rate), of mean shape/rate.
+
+        Args:
+            shape, rate: of the prior, numbers or arrays. Without both the prior is flat.
+            size: how many, an int or a shape; by default the shape of the parameters.
+            name: by which the solution calls them; by default x and a number.
+
+        Returns:
+            The array of variables.
+
+        Raises:
+            ValueError: if only one of shape and rate is given, one is not positive, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.gamma(2.0, 1.0)
+            x0: GammaWithUniform, shape ()
+        """
         family = GammaWithUniform()
         if (shape is None) != (rate is None):
             raise ValueError("shape and rate are given both or neither.")
@@ -88,13 +142,49 @@ class VariableGraph:
 
     @float64
     def beta(self, a: Any = 1.0, b: Any = 1.0, *, size: Size = None, name: str | None = None) -> Variable:
-        """Numbers between 0 and 1 with prior Beta(a, b)."""
+        """Probabilities with prior Beta(a, b).
+
+        Args:
+            a, b: of the prior, numbers or arrays.
+            size: how many, an int or a shape; by default the shape of the parameters.
+            name: by which the solution calls them; by default x and a number.
+
+        Returns:
+            The array of variables.
+
+        Raises:
+            ValueError: if a or b is not positive, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.beta(2.0, 1.0, size=4)
+            x0: Beta, shape (4,)
+        """
         family = Beta()
         return self.variables(family, family.from_shapes(above_zero("a", a), above_zero("b", b)), size=size, name=name)
 
     @float64
     def dirichlet(self, concentration: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Weights that add up to 1, with prior Dirichlet(concentration)."""
+        """Vectors of weights that sum to one, with prior Dirichlet(concentration).
+
+        Args:
+            concentration: of the prior, positive, with the components on the last axis.
+            size: how many vectors, an int or a shape; by default the leading axes of the concentration.
+            name: by which the solution calls them; by default x and a number.
+
+        Returns:
+            The array of vectors.
+
+        Raises:
+            ValueError: if there are fewer than two components, one is not positive, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.dirichlet([1.0, 1.0, 1.0], name="weights")
+            weights: Dirichlet, shape ()
+        """
         concentration = above_zero("concentration", concentration)
         if concentration.ndim < 1 or concentration.shape[-1] < 2:
             raise ValueError(f"concentration needs two components at least; found shape {concentration.shape}.")
@@ -102,7 +192,26 @@ class VariableGraph:
 
     @float64
     def categorical(self, probabilities: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Discrete variables with these prior probabilities of their states, or weights; an int: so many, all equal."""
+        """Discrete variables with given prior probabilities of their states.
+
+        Args:
+            probabilities: of the states, on the last axis; they need not sum to one. An int is a number of states that
+                are equally probable.
+            size: how many variables, an int or a shape; by default the leading axes of the probabilities.
+            name: by which the solution calls them; by default x and a number.
+
+        Returns:
+            The array of variables.
+
+        Raises:
+            ValueError: if a weight is negative, all of a variable are 0, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.categorical([0.2, 0.8], size=3)
+            x0: Categorical, shape (3,)
+        """
         if isinstance(probabilities, int):
             probabilities = np.ones(probabilities)
         weights = finite("probabilities", probabilities)
@@ -112,7 +221,26 @@ class VariableGraph:
         return self.variables(family, family.from_probabilities(weights), size=size, name=name)
 
     def variables(self, family: Family, prior: Any, *, size: Size = None, name: str | None = None) -> Variable:
-        """Variables of a family with these natural parameters as their prior, repeated to the size asked for."""
+        """Variables of any family.
+
+        Args:
+            family: of `cavity.families`, or your own.
+            prior: natural parameters of the prior, on the last axis.
+            size: how many variables, an int or a shape; by default the leading axes of the prior.
+            name: by which the solution calls them; by default x and a number.
+
+        Returns:
+            The array of variables.
+
+        Raises:
+            ValueError: if the size does not fit the prior, or the name is taken.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.variables(cv.families.Beta(), [2.0, 1.0], size=2)
+            x0: Beta, shape (2,)
+        """
         eta = np.asarray(prior, float)
         shape = eta.shape[:-1] if size is None else (size,) if isinstance(size, int) else tuple(size)
         try:
@@ -132,12 +260,24 @@ class VariableGraph:
         """Connect variables by a factor, one site for each entry of their common shape.
 
         Args:
-            factor: sees one value for each variable, a tuple where there are several, and its site's data.
+            factor: sees one value of each variable, a tuple where there are several, and the data of its site.
             variables: arrays that broadcast to one shape. Arguments that are numbers, or arrays of them, are known: the
                 factor's log density sees them in their places, and only the variables are integrated.
-            data: arrays whose leading axes are that shape, or broadcast to it.
+            data: arrays whose leading axes are that shape, or that broadcast to it.
             moments: how the factor is integrated; by default in closed form where it has one, else by enumeration or
                 quadrature where they work.
+
+        Raises:
+            TypeError: if the factor is no factor, no variable is given, or nothing is known to integrate the factor.
+            ValueError: if the shapes do not fit, a variable is of another graph, or a factor sees a variable twice.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> z = graph.gaussian(0.0, 1.0, size=3)
+            >>> graph.add(cv.factors.Probit(), z, data=[1, 1, -1])
+            >>> graph
+            FactorGraph(3 variables, 3 factors)
         """
         if not isinstance(factor, Factor):
             raise TypeError(f"factor must be one of cavity.factors or your own; found {type(factor).__name__}.")

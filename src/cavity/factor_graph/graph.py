@@ -20,18 +20,40 @@ class FactorGraph(VariableGraph):
 
     Variables are made with their priors by `gaussian`, `vector`, `gamma`, `beta`, `dirichlet`, `categorical`, and by
     relations such as `linear` and `normal`; `add` connects any factor. An array of variables connected by one call
-    is compiled as one group.
+    is compiled as one group. `infer(graph)` returns a solution with the marginals of the variables.
 
-    The argument `out` of a relation is what it is about: variables, or numbers where they were observed; new variables
-    are made where it is None.
+    Examples:
+        >>> import cavity as cv
+        >>> graph = cv.FactorGraph()
+        >>> skill = graph.gaussian(25.0, 69.0, size=2, name="skill")
+        >>> graph.greater(graph.linear(skill[0], skill[1], weights=[1.0, -1.0], variance=17.0))
+        >>> graph
+        FactorGraph(3 variables, 2 factors)
     """
 
     def linear(
         self, *parts: Variable, weights: Any = None, offset: Any = 0.0, variance: Any = 0.0, out: Any = None
     ) -> Any:
-        """out = Σ weights × parts + offset + noise N(0, variance), of numbers; weights are all 1 if not given.
+        """out = Σ weights × parts + offset + noise N(0, variance).
 
-        weights: one per part, numbers or arrays of the statement's shape.
+        Args:
+            parts: arrays of real variables that broadcast to one shape.
+            weights: one per part, numbers or arrays of that shape; all 1 by default.
+            offset, variance: numbers or arrays of that shape.
+            out: the variables a statement is about, or the numbers that were observed; by default new variables.
+
+        Returns:
+            `out`.
+
+        Raises:
+            ValueError: if there is not one weight per part, or the shapes do not fit.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> skill = graph.gaussian(25.0, 69.0, size=2)
+            >>> graph.linear(skill[0], skill[1], weights=[1.0, -1.0], variance=17.0)
+            x1: GaussianWithUniform, shape ()
         """
         weights = [1.0] * len(parts) if weights is None else list(weights)
         if not parts or len(weights) != len(parts):
@@ -52,7 +74,27 @@ class FactorGraph(VariableGraph):
         return out
 
     def inner(self, vector: Variable, x: Any, *, offset: Any = 0.0, out: Any = None) -> Any:
-        """out = x·vector + offset, one number for each row of x: the product with a known matrix."""
+        """out = x·vector + offset, one number per row of x: the product with a known matrix.
+
+        Args:
+            vector: made by `graph.vector`.
+            x: a vector, or a matrix with one row per number.
+            offset: numbers that broadcast to the rows.
+            out: real variables; by default new ones.
+
+        Returns:
+            `out`.
+
+        Raises:
+            ValueError: if x has no axis, or the shapes do not fit.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> weights = graph.vector([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]])
+            >>> graph.inner(weights, [[1.0, 0.5], [1.0, 2.0], [1.0, -1.0]])
+            x1: GaussianWithUniform, shape (3,)
+        """
         x = np.asarray(x, float)
         if x.ndim < 1:
             raise ValueError("x must be a vector, or a matrix with one row a number.")
@@ -62,9 +104,27 @@ class FactorGraph(VariableGraph):
         return out
 
     def product(self, matrix: Any, vector: Variable, *, covariance: Any, offset: Any = 0.0, out: Any = None) -> Any:
-        """out = matrix vector + offset + noise N(0, covariance), a vector; numbers in place of `out` are observed.
+        """out = matrix vector + offset + noise N(0, covariance), a vector.
 
-        Leading axes of matrix, offset and covariance are those of arrays of vectors.
+        Args:
+            matrix: (…, k, d), d being the dimension of the vector; leading axes are those of arrays of vectors.
+            vector: made by `graph.vector`.
+            covariance: (…, k, k), of the noise.
+            offset: (…, k).
+            out: vectors of dimension k, or the numbers that were observed; by default new variables.
+
+        Returns:
+            `out`.
+
+        Raises:
+            ValueError: if the shapes do not fit.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> state = graph.vector([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]])
+            >>> graph.product([[1.0, 1.0], [0.0, 1.0]], state, covariance=[[0.1, 0.0], [0.0, 0.1]])
+            x1: FullGaussianWithUniform, shape ()
         """
         matrix, covariance = np.asarray(matrix, float), np.asarray(covariance, float)
         if matrix.ndim < 2 or matrix.shape[-1:] != vector.family.event_shape:
@@ -86,21 +146,72 @@ class FactorGraph(VariableGraph):
         return out
 
     def within(self, variable: Variable, lower: Any = -np.inf, upper: Any = np.inf) -> None:
-        """lower < variable < upper; either bound may be left out."""
+        """lower < variable < upper.
+
+        Args:
+            variable: real variables.
+            lower, upper: numbers or arrays; either may be left out.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.within(graph.gaussian(0.0, 1.0, size=2), upper=[1.0, 2.0])
+            >>> graph
+            FactorGraph(2 variables, 2 factors)
+        """
         self.add(factors.Truncation(), variable, data=tuple(filled(variable.shape, lower, upper)))
 
     def greater(self, variable: Variable, than: Any = 0.0) -> None:
-        """variable > than."""
+        """variable > than.
+
+        Args:
+            variable: real variables.
+            than: numbers or an array.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.greater(graph.gaussian(0.0, 1.0))
+            >>> graph
+            FactorGraph(1 variables, 1 factors)
+        """
         self.within(variable, lower=than)
 
     def equal(self, *variables: Variable) -> None:
-        """All of them are one and the same."""
+        """All variables have the same value.
+
+        Args:
+            variables: two or more, of one family.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.equal(graph.gaussian(0.0, 1.0), graph.gaussian(1.0, 1.0))
+            >>> graph
+            FactorGraph(2 variables, 1 factors)
+        """
         self.add(factors.Equality(), *variables)
 
     def normal(self, mean: Any, precision: Variable, out: Any = None) -> Any:
-        """out ~ N(mean, 1/precision).
+        """out ~ N(mean, 1/precision) with an unknown precision.
 
-        mean: numbers or Gaussian variables. precision: Gamma variables; a known precision is `linear` with a variance.
+        Args:
+            mean: numbers or real variables.
+            precision: made by `graph.gamma`; with a known one use `linear(…, variance=1/precision)`.
+            out: the variables a statement is about, or the numbers that were observed; by default new variables.
+
+        Returns:
+            `out`.
+
+        Raises:
+            TypeError: if the precision is no Gamma variable.
+            ValueError: if the shapes do not fit, or a number is not finite.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.normal(0.0, graph.gamma(2.0, 1.0), out=[0.3, -1.2])
+            [0.3, -1.2]
         """
         required("precision", "normal", precision, Gamma, "for a known one use linear(…, variance=1/precision)")
         shape = common_shape(mean=mean, precision=precision, out=out)
@@ -113,7 +224,24 @@ class FactorGraph(VariableGraph):
         return out
 
     def logistic(self, z: Variable, out: Variable | None = None) -> Variable:
-        """out = σ(z) = 1/(1 + e^−z): the probability whose log odds are z. New ones are Beta(1, 1) variables."""
+        """out = σ(z) = 1/(1 + e^−z), the probability whose log odds are z.
+
+        Args:
+            z: real variables.
+            out: made by `graph.beta`; by default new variables with prior Beta(1, 1).
+
+        Returns:
+            `out`.
+
+        Raises:
+            TypeError: if z is not real, or out is no Beta variable.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.logistic(graph.gaussian(0.0, 1.0, size=2))
+            x1: Beta, shape (2,)
+        """
         required("z", "logistic", z, Gaussian, "numbers need no relation")
         shape = common_shape(z=z, out=out)
         out = self.variables(Beta(), np.ones(2), size=shape) if out is None else out
@@ -122,12 +250,48 @@ class FactorGraph(VariableGraph):
         return out
 
     def bernoulli(self, p: Variable, out: Any = None) -> Any:
-        """out = 1 with probability p, else 0. Observed: numbers 0 and 1, or truth values."""
+        """out = 1 with probability p, else 0.
+
+        Args:
+            p: made by `graph.beta`.
+            out: discrete variables of two states, or what was observed: 0 and 1, or truth values; by default new
+                variables.
+
+        Returns:
+            `out`.
+
+        Raises:
+            TypeError: if p is no Beta variable.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.bernoulli(graph.beta(1.0, 1.0), out=[1, 0, 1])
+            [1, 0, 1]
+        """
         required("p", "bernoulli", p, Beta, "a known probability is graph.categorical([1 - p, p])")
         return self.draw(factors.Bernoulli(), Categorical(2), p, "p", out)
 
     def choice(self, weights: Variable, out: Any = None) -> Any:
-        """out = k with probability weights[k]. Observed: the states, 0, 1, 2, …"""
+        """out = k with probability weights[k].
+
+        Args:
+            weights: made by `graph.dirichlet`.
+            out: discrete variables, or the states that were observed: 0, 1, 2, …; by default new variables.
+
+        Returns:
+            `out`.
+
+        Raises:
+            TypeError: if the weights are no Dirichlet variables.
+            ValueError: if an observed state does not exist.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.choice(graph.dirichlet([1.0, 1.0, 1.0]))
+            x1: Categorical, shape ()
+        """
         required("weights", "choice", weights, Dirichlet, "known weights are graph.categorical(weights)")
         states = weights.family.size
         if out is not None and not isinstance(out, Variable) and not (finite_numbers("out", out) < states).all():
@@ -146,7 +310,26 @@ class FactorGraph(VariableGraph):
         return out
 
     def gamma_from(self, shape: Any, rate: Variable, out: Any = None) -> Any:
-        """out ~ Gamma(shape, rate), of mean shape/rate; shape: numbers above 0."""
+        """out ~ Gamma(shape, rate) with an unknown rate; the mean is shape/rate.
+
+        Args:
+            shape: positive numbers.
+            rate: made by `graph.gamma`.
+            out: the variables a statement is about, or the numbers that were observed; by default new variables.
+
+        Returns:
+            `out`.
+
+        Raises:
+            TypeError: if the rate is no Gamma variable.
+            ValueError: if the shapes do not fit, or a number is not positive.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.FactorGraph()
+            >>> graph.gamma_from(3.0, graph.gamma(2.0, 1.0))
+            x1: GammaWithUniform, shape ()
+        """
         required("rate", "gamma_from", rate, Gamma, "a known rate is graph.gamma(shape, rate)")
         size = common_shape(shape=shape, rate=rate, out=out)
         out = self.variables(GammaWithUniform(), GammaWithUniform().flat(), size=size) if out is None else out

@@ -15,9 +15,20 @@ from cavity.inference.solution import ModelSolution
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """An array of variables of one family; a single one has the shape ().
+    """An array of variables of one family, made by a graph; a single one has the shape ().
 
-    rows: their places among all variables of the family. Indexing picks some of them, also repeatedly.
+    Indexing selects some of them, also repeatedly.
+
+    Attributes:
+        family: of the variables.
+        rows: their places among all variables of the family.
+        name: by which the solution calls the whole array.
+
+    Examples:
+        >>> import cavity as cv
+        >>> skill = cv.FactorGraph().gaussian(25.0, 69.0, size=4, name="skill")
+        >>> skill[[0, 2, 2]].shape
+        (3,)
     """
 
     family: Family
@@ -41,7 +52,19 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """q of an array of variables. eta: natural parameters, one more axis than the array."""
+    """The marginal posterior of an array of variables.
+
+    Attributes:
+        family: of the variables.
+        eta: natural parameters, on one more axis than the array has.
+
+    Examples:
+        >>> import cavity as cv
+        >>> from cavity.factor_graph.variables import Marginal
+        >>> own = Marginal(cv.families.Beta(), cv.families.Beta().from_shapes(2.0, 6.0))
+        >>> float(own.mean)
+        0.25
+    """
 
     family: Family
     eta: Any

@@ -28,14 +28,40 @@ from cavity.posteriors.tree import TreeDistribution
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """A tree over the variables. edges: pairs of variables, by number or name; None: of maximal mutual information."""
+    """A tree over the variables, as the form of q in `DiscreteGraph.approximate`.
+
+    Factors on its edges are exact; all others are sites (thesis 4.2.2).
+
+    Attributes:
+        edges: pairs of variables, by number or name; None for the spanning tree of maximal mutual information.
+
+    Examples:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2, 2])
+        >>> for pair in ([0, 1], [1, 2], [0, 2]):
+        ...     graph.add_factor(pair, [[2.0, 1.0], [1.0, 2.0]])
+        >>> graph.approximate(cv.Tree([[0, 1], [1, 2]])).problem().groups[0].size
+        1
+    """
 
     edges: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Clusters:
-    """Disjoint sets of variables, each with a joint distribution of its own; variables in none stay alone."""
+    """Disjoint sets of variables, each with a joint distribution of its own, as the form of q.
+
+    Attributes:
+        clusters: sets of variables, by number or name; variables in none of them stay alone.
+
+    Examples:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2, 2])
+        >>> for pair in ([0, 1], [1, 2], [0, 2]):
+        ...     graph.add_factor(pair, [[2.0, 1.0], [1.0, 2.0]])
+        >>> graph.approximate(cv.Clusters([[0, 1]])).problem().groups[0].size
+        2
+    """
 
     clusters: Sequence[Sequence[Any]]
 
@@ -113,7 +139,7 @@ def tree_edges(graph: TableGraph, edges: Any) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class DiscreteSolution(ModelSolution):
-    """The solution of a discrete graph, which knows its variables.
+    """The solution of a discrete graph, which knows its variables: a `Solution` with marginals and pairs.
 
     What q holds one by one are *nodes*: the variables, or clusters of them. They may have more states than the
     variables, which are impossible and come last.
@@ -121,7 +147,15 @@ class DiscreteSolution(ModelSolution):
     Attributes:
         variables: of the graph.
         clustering: the variables of every node, where these are clusters.
-        sizes: states of every node without the impossible ones.
+        sizes: numbers of states of the nodes, without the impossible ones.
+
+    Examples:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> found = cv.infer(graph, cv.EP())
+        >>> found.converged, found.marginals[0].round(3).tolist()
+        (True, [0.375, 0.625])
     """
 
     variables: Variables
@@ -147,8 +181,18 @@ class DiscreteSolution(ModelSolution):
         Args:
             i, j: two variables, by number or name.
 
+        Returns:
+            An array with the states of x_i in rows and those of x_j in columns.
+
         Raises:
-            ValueError: no factor or cluster has both, or the solution is a stack.
+            ValueError: if no factor or cluster has both, or the solution is a stack.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 2])
+            >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+            >>> cv.infer(graph, cv.EP()).pair(0, 1).round(3).tolist()
+            [[0.25, 0.125], [0.125, 0.5]]
         """
         if np.ndim(self.code):
             raise ValueError(f"pair takes one solution at a time; found a stack of shape {np.shape(self.code)}.")

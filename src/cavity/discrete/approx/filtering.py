@@ -18,10 +18,21 @@ from cavity.discrete.tables import LogTable
 
 @dataclass(frozen=True, eq=False)
 class Filtered:
-    """What one pass through the slices leaves.
+    """The result of `DiscreteGraph.filter`.
 
-    marginals: for every slice an array for each of its variables, q_k(x_k) given the evidence up to that slice (4.5).
-    log_evidence: Σ log Z_i over the slices (3.27, 4.8).
+    Attributes:
+        marginals: for every slice an array for each of its variables, q_k(x_k) given the evidence up to that slice
+            (thesis 4.5).
+        log_evidence: Σ log Z_i over the slices (3.27, 4.8).
+
+    Examples:
+        >>> import cavity as cv
+        >>> chain = cv.DiscreteGraph([2, 2])
+        >>> chain.add_factor([0], [0.9, 0.1])
+        >>> chain.add_factor([0, 1], [[0.8, 0.2], [0.2, 0.8]])
+        >>> found = chain.filter([[0], [1]])
+        >>> found.marginals[1][0].round(3).tolist(), round(found.log_evidence, 6) + 0.0
+        ([0.74, 0.26], 0.0)
     """
 
     marginals: list[list[np.ndarray]]

@@ -29,12 +29,23 @@ CLOSE = 1e-6
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MostProbable:
-    """What max-product found.
+    """The result of `max_product`.
 
-    states: one per variable. log_weight: log ∏ t of these states, summed afresh: no other is larger where the graph is
-    a tree and the run converged; elsewhere it is a lower bound of the best, −inf where states are impossible together.
-    max_marginals: of every variable, max over the others in units of the best, so that the largest entry is 1. status,
-    sweeps: of the run.
+    Attributes:
+        states: one per variable.
+        log_weight: log ∏ t of these states, computed afresh. No other is larger where the graph is a tree and the run
+            converged; elsewhere it is a lower bound of the best, −inf where the states are impossible together.
+        max_marginals: of every variable, the maximum over all others, scaled so that the largest entry is 1.
+        status: of the run.
+        sweeps: of the run.
+
+    Examples:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> found = cv.max_product(graph)
+        >>> found.max_marginals[0].tolist(), round(found.log_weight, 4), str(found.status)
+        ([0.5, 1.0], 1.3863, 'converged')
     """
 
     states: np.ndarray
@@ -54,9 +65,14 @@ def max_product(
     """The most probable states of a graph by max-product; exact on trees.
 
     Args:
-        method: `EP` with a schedule and damping of your own; by default plain EP, then damped if that does not settle.
+        graph: a `DiscreteGraph`, with its evidence.
+        method: `EP` with a schedule and damping of your own; by default plain EP, then damped EP if that does not
+            converge.
         max_seconds: for each method tried.
         callback: called with the graph's solution after every sweep. Its evidence has no meaning here.
+
+    Returns:
+        A `MostProbable`.
 
     Raises:
         ValueError: if some variable has no possible state.

@@ -220,8 +220,20 @@ def own_marginals(clique: Clique, linear: np.ndarray) -> dict[int, np.ndarray]:
 class Exact:
     """The exact posterior of a discrete graph.
 
-    marginals: one array per variable, one-hot where it is observed. log_evidence: log Σ_x ∏ t(x), over the states that
-    agree with the evidence. width: of the elimination order. table_size: entries of the largest table.
+    Attributes:
+        marginals: one array per variable, one-hot where it is observed.
+        log_evidence: log Σ_x ∏ t(x), over the states that agree with the evidence.
+        width: of the elimination order.
+        table_size: entries of the largest table.
+        graph: that was asked about.
+
+    Examples:
+        >>> import cavity as cv
+        >>> graph = cv.DiscreteGraph([2, 2])
+        >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+        >>> found = cv.exact(graph)
+        >>> found.marginals[0].round(3).tolist(), found.width, found.table_size
+        ([0.375, 0.625], 1, 4)
     """
 
     marginals: list[np.ndarray]
@@ -241,9 +253,25 @@ class Exact:
         return calibrate(self.tree)
 
     def pair(self, first: Any, second: Any) -> np.ndarray:
-        """p(x_i, x_j) of two variables, by number or name; rows belong to the first.
+        """p(x_i, x_j) of two variables.
 
         From a clique that holds both, else as p(x_i) p(x_j | x_i), by exact inference for every state of one of them.
+
+        Args:
+            first, second: by number or name.
+
+        Returns:
+            An array with the states of the first in rows and those of the second in columns.
+
+        Raises:
+            ValueError: if there is no such variable.
+
+        Examples:
+            >>> import cavity as cv
+            >>> graph = cv.DiscreteGraph([2, 2])
+            >>> graph.add_factor([0, 1], [[2.0, 1.0], [1.0, 4.0]])
+            >>> cv.exact(graph).pair(0, 1).tolist()
+            [[0.25, 0.125], [0.125, 0.5]]
         """
         i, j = (self.graph.variables.number(variable) for variable in (first, second))
         if i == j:
@@ -284,6 +312,9 @@ def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
         graph: of small width.
         memory: bytes that the tables may take; a graph that needs more is refused before any of them is made.
 
+    Returns:
+        An `Exact`.
+
     Raises:
         ValueError: if the tables need more memory, or the evidence has probability zero.
 
@@ -318,6 +349,9 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
     Args:
         graph: of small width.
         memory: bytes that the tables may take.
+
+    Returns:
+        The states, one per variable, and their log weight.
 
     Raises:
         ValueError: if the tables need more memory, or the evidence has probability zero.
