@@ -22,7 +22,7 @@ import numpy as np
 from cavity._core import checks
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
-from cavity.families.full_gaussian import FullGaussian
+from cavity.families.full_gaussian import FullGaussian, half_log_det
 from cavity.families.gaussian import LOG_2PI, AxisAligned, Gaussian, SphericalGaussian
 
 
@@ -78,17 +78,10 @@ class Clutter(Factor):
             stats = jnp.append(d1, d2)
             return Tilted(log_z, stats, family.message(cavity, stats))
         if isinstance(family, Gaussian):
-            log_z, d1, d2, tau = self.axis_aligned(cavity[:1] / cavity[1], 1.0 / cavity[1:], jnp.atleast_1d(data), 1)
-            mean = (cavity[0] + d1[0]) / cavity[1]
-            return Tilted(log_z, jnp.concatenate([d1, d2]), jnp.stack([d1[0] + tau[0] * mean, tau[0]]))
+            return self.axis_aligned(cavity[:1], cavity[1:], jnp.atleast_1d(data), 1)
         if isinstance(family, AxisAligned):
-            variance = 1.0 / family.tau(cavity)
-            log_z, d1, d2, tau = self.axis_aligned(family.mean(cavity), variance, data, family.shared)
-            site = jnp.concatenate([d1 + tau * (family.mean(cavity) + variance * d1), tau])
-            return Tilted(log_z, jnp.concatenate([d1, d2]), site)
-        if isinstance(family, FullGaussian):
-            return self.full(family, cavity, data)
-        return NotImplemented
+            return self.axis_aligned(family.nu(cavity), family.tau(cavity), data, family.shared)
+        return self.full(family, cavity, data) if isinstance(family, FullGaussian) else NotImplemented
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """By the same one-dimensional integral as the moments of powers."""
@@ -97,10 +90,9 @@ class Clutter(Factor):
         mean, variance = family.coordinates(cavity)
         return radial_moments(self, jnp.atleast_1d(mean), variance, jnp.atleast_1d(data), 1.0).expected_log
 
-    def responsibility(
-        self, log_signal: jax.Array, log_background: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def responsibility(self, log_signal: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """(log Z, r, 1 − r) of (3.20)–(3.21); both probabilities keep their digits when tiny."""
+        log_background = self.log_background(x)
         odds = log_signal - log_background
         ratio = jnp.exp(-jnp.abs(odds))  # one exponential serves all three
         large = 1.0 / (1.0 + ratio)
@@ -108,23 +100,24 @@ class Clutter(Factor):
         log_z = jnp.maximum(log_signal, log_background) + jnp.log1p(ratio)
         return log_z, jnp.where(odds > 0, large, small), jnp.where(odds > 0, small, large)
 
-    def axis_aligned(
-        self, mean: jax.Array, variance: jax.Array, x: jax.Array, shared: int
-    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-        """(log Z, d1, d2, tau) for independent coordinates, `shared` of them with one variance (3.20–3.24, 3.56).
+    def axis_aligned(self, nu: jax.Array, tau: jax.Array, x: jax.Array, shared: int) -> Tilted:
+        """Moments for independent coordinates, `shared` of them with one variance (3.20–3.24, 3.56).
 
         d2 = −r/S + r(1−r) mean(y²), y = (x − m)/S, S = v + 1; tau = −d2/(1 + v d2), with the denominator written as a
         sum of positive terms, (1−r) + r/S + r(1−r) v mean(y²): nothing cancels however wide the cavity is.
         """
+        mean, variance = nu / tau, 1.0 / tau
         total = variance + 1.0
         scaled = (x - mean) / total
         wide = jnp.broadcast_to(total, x.shape)
         log_signal = jnp.log1p(-self.w) - 0.5 * jnp.sum((x - mean) * scaled + jnp.log(wide) + LOG_2PI)
-        log_z, r, rest = self.responsibility(log_signal, self.log_background(x))
+        log_z, r, rest = self.responsibility(log_signal, x)
         square = jnp.mean(scaled.reshape(-1, shared) ** 2, axis=-1)
         curvature = r * rest * square
-        d2 = curvature - r / total
-        return log_z, r * scaled, d2, -d2 / (rest + r / total + variance * curvature)
+        d1, d2 = r * scaled, curvature - r / total
+        own = -d2 / (rest + r / total + variance * curvature)
+        site = jnp.concatenate([d1 + own * ((nu + d1) / tau), own])
+        return Tilted(log_z, jnp.concatenate([d1, d2]), site)
 
     def full(self, family: FullGaussian, cavity: jax.Array, x: jax.Array) -> Tilted:
         """The same with matrices: S = V + I, y = S⁻¹(x − m), H = −r S⁻¹ + r(1−r) y yᵀ.
@@ -136,10 +129,9 @@ class Clutter(Factor):
         chol = jnp.linalg.cholesky(covariance + eye)
         scaled = jax.scipy.linalg.cho_solve((chol, True), x - mean)
         inverse = jax.scipy.linalg.cho_solve((chol, True), eye)
-        half_log_det = jnp.sum(jnp.log(jnp.diagonal(chol)))
         quadratic = jnp.dot(x - mean, scaled)
-        log_signal = jnp.log1p(-self.w) - 0.5 * (quadratic + family.dimension * LOG_2PI) - half_log_det
-        log_z, r, rest = self.responsibility(log_signal, self.log_background(x))
+        log_signal = jnp.log1p(-self.w) - 0.5 * (quadratic + family.dimension * LOG_2PI) - half_log_det(chol)
+        log_z, r, rest = self.responsibility(log_signal, x)
         hessian = r * rest * jnp.outer(scaled, scaled) - r * inverse
         denominator = rest * eye + r * inverse + r * rest * jnp.outer(scaled, covariance @ scaled)
         precision = -jnp.linalg.solve(denominator, hessian)

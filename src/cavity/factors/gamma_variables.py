@@ -1,5 +1,6 @@
 """Densities with a parameter that is a Gamma variable: a Gamma of unknown rate, a Gaussian of unknown precision."""
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,10 +16,10 @@ from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.product import Product
-from cavity.families.standardised import gamma_line, match_line_moments
+from cavity.families.standardised import Line, gamma_line, match_line_moments
 from cavity.numerics.gamma_functions import log_gamma_step, log_minus_digamma
 from cavity.numerics.inverses import gamma_shape, gamma_shape_step
-from cavity.numerics.quadrature import integrate, log_abs
+from cavity.numerics.quadrature import Integral, integrate, log_abs
 from cavity.numerics.sums import log_excess
 
 
@@ -85,6 +86,15 @@ class GammaRate(Factor):
         )
 
 
+def integrate_line(
+    family: Gamma, cavity: jax.Array, line: Line, log_factor: Callable[[jax.Array], jax.Array]
+) -> tuple[Integral, jax.Array, jax.Array]:
+    """A factor of the line times the cavity: the integral, expected statistics and message."""
+    rule = integrate(lambda u: log_factor(u) + line.log_density(u), lambda u: log_abs(line.statistics(u)))
+    surprise = log_factor(rule.nodes) - rule.log_z
+    return rule, *match_line_moments(family, cavity, line, rule.nodes, rule.log_weights, surprise)
+
+
 def tilt_rate_alone(family: Gamma, rate: jax.Array, data: Draw) -> Tilted:
     """Of r alone: the message is the factor itself."""
     site = jnp.stack([data.shape, data.value])
@@ -108,12 +118,9 @@ def integrate_log_rate(family: Gamma, value: jax.Array, rate: jax.Array, s: jax.
         gap = line.scale * u
         return s * gap - shape * jnp.log1p(centre / (b + centre) * jnp.expm1(gap))
 
-    rule = integrate(lambda u: log_ratio(u) + line.log_density(u), lambda u: log_abs(line.statistics(u)))
+    rule, stats, message = integrate_line(family, safe, line, log_ratio)
     log_z = rule.log_z + log_gamma_step(a, s - 1.0) - gammaln(s)
     log_z = log_z - a * jnp.log1p(centre / b) + s * line.centre - (s - 1.0) * jnp.log(b + centre)
-    stats, message = match_line_moments(
-        family, safe, line, rule.nodes, rule.log_weights, log_ratio(rule.nodes) - rule.log_z
-    )
 
     weights, rates = jnp.exp(rule.log_weights), line.value(rule.nodes)
     mean = -stats[1]
@@ -194,10 +201,11 @@ class GaussianPrecision(Factor):
         flat = pieces[:, 1] == 0
         variance = jnp.where(flat, 0.0, 1.0 / jnp.where(flat, 1.0, pieces[:, 1]))
         mean, signs = pieces[:, 0] * variance, jnp.array(SIGNS[: len(ends)])
+        pull = -signs * (signs @ mean - data)
         return jax.tree.map(
             lambda known, unknown: jnp.where(jnp.any(flat), unknown, known),
-            integrate_log_precision(last, precision, mean, variance, signs, data),
-            from_one_side(last, precision, mean, variance, signs, data, flat),
+            integrate_log_precision(last, precision, mean, variance, pull),
+            from_one_side(last, precision, variance, pull, flat),
         )
 
 
@@ -210,13 +218,13 @@ def conjugate(family: Gamma, precision: jax.Array, gap: jax.Array) -> Tilted:
 
 
 def integrate_log_precision(
-    family: Gamma, precision: jax.Array, mean: jax.Array, variance: jax.Array, signs: jax.Array, known: jax.Array
+    family: Gamma, precision: jax.Array, mean: jax.Array, variance: jax.Array, pull: jax.Array
 ) -> Tilted:
-    """The messages where all cavities are proper, by quadrature in log τ."""
+    """The messages where all cavities are proper, by quadrature in log τ; pull: ∓ g, g of x and of the mean."""
     proper = family.is_proper(precision)
     safe = jnp.where(proper, precision, 1.0)
     line = gamma_line(safe)
-    gap, spread = signs @ mean - known, jnp.sum(variance)
+    square, spread = pull[0] ** 2, jnp.sum(variance)
     noise = jnp.exp(-line.centre)
     total = spread + noise
 
@@ -227,25 +235,22 @@ def integrate_log_precision(
     def log_ratio(u: jax.Array) -> jax.Array:
         """log N(g; 0, V(τ)) − log N(g; 0, V₀)."""
         own = excess(u)
-        return -0.5 * jnp.log1p(own) + 0.5 * gap**2 / total * own / (1.0 + own)
+        return -0.5 * jnp.log1p(own) + 0.5 * square / total * own / (1.0 + own)
 
-    rule = integrate(lambda u: log_ratio(u) + line.log_density(u), lambda u: log_abs(line.statistics(u)))
-    log_z = rule.log_z - 0.5 * (gap**2 / total + jnp.log(total) + LOG_2PI)
-    stats, message = match_line_moments(
-        family, safe, line, rule.nodes, rule.log_weights, log_ratio(rule.nodes) - rule.log_z
-    )
+    rule, stats, message = integrate_line(family, safe, line, log_ratio)
+    log_z = rule.log_z - 0.5 * (square / total + jnp.log(total) + LOG_2PI)
 
     weights = jnp.exp(rule.log_weights)
     own = excess(rule.nodes)
     inverse = weights @ (1.0 / (1.0 + own)) / total
-    scatter = weights @ (1.0 / (1.0 + own) / total - inverse) ** 2 * gap**2
-    others = (1.0 - jnp.eye(len(signs))) @ variance
+    scatter = weights @ (1.0 / (1.0 + own) / total - inverse) ** 2 * square
+    others = (1.0 - jnp.eye(len(pull))) @ variance
     noisy = weights @ (jnp.exp(jnp.minimum(-line.scale * rule.nodes, FARTHEST)) / (1.0 + own)) * noise / total
     # 1 + d2 v: what the others' variances and 1/τ have of V, and what the doubt of τ adds.
     share = noisy + others * inverse + variance * scatter
     tau = (inverse - scatter) / share
-    nu = tau * (mean - signs * gap) - signs * gap * scatter / share
-    slopes = jnp.stack([-signs * gap * inverse, jnp.full_like(signs, scatter - inverse)], axis=-1)
+    nu = tau * (mean + pull) + pull * scatter / share
+    slopes = jnp.stack([pull * inverse, jnp.full_like(pull, scatter - inverse)], axis=-1)
     return Tilted(
         jnp.where(proper, log_z, -jnp.inf),
         jnp.concatenate([slopes.ravel(), stats]),
@@ -253,22 +258,13 @@ def integrate_log_precision(
     )
 
 
-def from_one_side(
-    family: Gamma,
-    precision: jax.Array,
-    mean: jax.Array,
-    variance: jax.Array,
-    signs: jax.Array,
-    known: jax.Array,
-    flat: jax.Array,
-) -> Tilted:
+def from_one_side(family: Gamma, precision: jax.Array, variance: jax.Array, pull: jax.Array, flat: jax.Array) -> Tilted:
     """Messages where the cavity of x or of the mean is uniform; of both, all messages are uniform, and Z infinite."""
     a, b = precision[0], precision[1]
     alone = jnp.sum(flat) == 1
     heard = flat & alone & (a > 1.0)
     tau = jnp.where(heard, 1.0 / (jnp.sum(variance) + b / jnp.where(a > 1.0, a - 1.0, 1.0)), 0.0)
     # The mean of what is flat is 0 here, so that the gap is that of the other.
-    nu = -tau * signs * (signs @ mean - known)
-    site = jnp.concatenate([jnp.stack([nu, tau], axis=-1).ravel(), jnp.zeros(2)])
-    stats = jnp.concatenate([jnp.zeros(2 * len(signs)), family.moments(precision)])
+    site = jnp.concatenate([jnp.stack([tau * pull, tau], axis=-1).ravel(), jnp.zeros(2)])
+    stats = jnp.concatenate([jnp.zeros(2 * len(pull)), family.moments(precision)])
     return Tilted(jnp.where(alone, 0.0, jnp.inf), stats, site)

@@ -196,11 +196,11 @@ class MatrixProduct(Factor):
         a, b, noise = data
         size = a.shape[0]
         known_x = before.is_proper(pieces[0])
-        mean, covariance = before.coordinates(jnp.where(known_x, pieces[0], stand_in(before)))
+        mean, covariance = before.coordinates(jnp.where(known_x, pieces[0], before.standard()))
         centre, spread = a @ mean + b, a @ covariance @ a.T + noise
         if len(slots) == 2:
             known_y = after.is_proper(pieces[1])
-            end, width = after.coordinates(jnp.where(known_y, pieces[1], stand_in(after)))
+            end, width = after.coordinates(jnp.where(known_y, pieces[1], after.standard()))
             # The precision with which A x + b is seen through y and the noise; 0 where y is not known.
             gain = jnp.linalg.inv(jnp.eye(size) + after.precision(pieces[1]) @ noise)
             seen, shift = gain @ after.precision(pieces[1]), gain @ after.nu(pieces[1])
@@ -212,7 +212,7 @@ class MatrixProduct(Factor):
         weight = symmetric_inverse(total)
         log_z = jnp.where(known_y, log_normal(gap, total), 0.0)
         # Without a density of x, the integral over it: infinite where neither is known, or A leaves a direction open.
-        alone = jnp.where(known_x, stand_in(before), inward)
+        alone = jnp.where(known_x, before.standard(), inward)
         log_z = jnp.where(known_x, log_z, log_normal(end - b, width + noise) + before.log_partition(alone))
         both = known_x & known_y
         pull = jnp.where(both, a.T @ weight @ gap, 0.0), jnp.where(both, -a.T @ weight @ a, 0.0)
@@ -222,11 +222,6 @@ class MatrixProduct(Factor):
             sites.append(jnp.where(known_x, outward, 0.0))
             stats.append(after.pack(jnp.where(both, -weight @ gap, 0.0), jnp.where(both, -weight, 0.0)))
         return Tilted(log_z, jnp.concatenate(stats), jnp.concatenate(sites))
-
-
-def stand_in(family: FullGaussian) -> jax.Array:
-    """Some proper member, for branches that are not taken."""
-    return family.pack(jnp.zeros(family.dimension), jnp.eye(family.dimension))
 
 
 def log_normal(gap: jax.Array, covariance: jax.Array) -> jax.Array:
@@ -279,8 +274,7 @@ def equality_statistics(family: Family, cavity: jax.Array, site: jax.Array) -> j
     if isinstance(family, FullGaussian):
         # Nothing of a flat one, like `log_z_slopes`.
         known = family.is_proper(cavity)
-        safe = family.pack(jnp.zeros(family.dimension), jnp.eye(family.dimension))
-        mean, covariance = family.coordinates(jnp.where(known, cavity, safe))
+        mean, covariance = family.coordinates(jnp.where(known, cavity, family.standard()))
         precision = family.precision(site)
         share = jnp.linalg.inv(jnp.eye(family.dimension) + precision @ covariance)
         found = family.pack(share @ (family.nu(site) - precision @ mean), -share @ precision)

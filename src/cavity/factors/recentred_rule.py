@@ -50,8 +50,7 @@ def follow(
     `change(c, t)` is ℓ(c + t) − ℓ(c) where that is known to more digits than the difference has. Derivatives of log Z
     in parameters of the likelihood are those of the rule on fixed nodes: the nodes themselves do not depend on them.
     """
-    anchor, panels = _panels(*jax.lax.stop_gradient((mean, variance, centres, scales)))
-    half, middle = panels
+    anchor, half, middle = _panels(*jax.lax.stop_gradient((mean, variance, centres, scales)))
     t = (middle[:, None] + half[:, None] * _NODES).ravel()
     log_width = jnp.log(half[:, None] * _WEIGHTS).ravel()
     f = anchor + t
@@ -85,23 +84,20 @@ def follow(
         (power * slope, power * expect(jnp.abs(at.first))),
         ((offset + shift) / variance, (jnp.abs(offset) + stretch) / variance),
     )
-    bend, bend_size = _steadier(
-        (-power * expect(at.second) - varying, curving + varying),
-        ((1 - ratio) / variance, (1 + ratio) / variance),
-    )
-    rise, rise_size = _steadier(
-        (-power * expect(at.second) - squared, curving + squared),
-        ((1 - spread) / variance, (1 + spread) / variance),
-    )
     position, far = anchor + shift, jnp.abs(anchor) + stretch
-    pull, _ = _steadier(
-        (d1 + mean * bend, d1_size + jnp.abs(mean) * bend_size),
-        ((position - ratio * mean) / variance, (far + ratio * jnp.abs(mean)) / variance),
-    )
-    lift, _ = _steadier(
-        (d1 + mean * rise, d1_size + jnp.abs(mean) * rise_size),
-        ((position - spread * mean) / variance, (far + spread * jnp.abs(mean)) / variance),
-    )
+
+    def curvature(gained: jax.Array, ratio: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """A second derivative, from what ℓ'² adds to E ℓ'' or from a variance over v, and d1 + m times it."""
+        second, size = _steadier(
+            (-power * expect(at.second) - gained, curving + gained), ((1 - ratio) / variance, (1 + ratio) / variance)
+        )
+        total, _ = _steadier(
+            (d1 + mean * second, d1_size + jnp.abs(mean) * size),
+            ((position - ratio * mean) / variance, (far + ratio * jnp.abs(mean)) / variance),
+        )
+        return second, total
+
+    (bend, pull), (rise, lift) = curvature(varying, ratio), curvature(squared, spread)
     return Tilt(log_z, d1, bend, rise, pull, lift, ratio)
 
 
@@ -121,7 +117,7 @@ def falling_root(slope: Callable[[jax.Array], jax.Array], low: jax.Array, high: 
 
 def _panels(
     mean: jax.Array, variance: jax.Array, centres: jax.Array, scales: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The first centre, and half widths and middles of the panels relative to it."""
     spread = jnp.sqrt(variance)
     scales = jnp.minimum(scales, spread)
@@ -129,7 +125,7 @@ def _panels(
     ladder = scales[:, None] * jnp.exp(growth[:, None] * np.arange(_RUNGS))
     rungs = jnp.concatenate([-ladder, jnp.zeros_like(ladder[:, :1]), ladder], axis=1)
     cuts = jnp.sort(((centres - centres[0])[:, None] + rungs).ravel())
-    return centres[0], (0.5 * jnp.diff(cuts), 0.5 * (cuts[1:] + cuts[:-1]))
+    return centres[0], 0.5 * jnp.diff(cuts), 0.5 * (cuts[1:] + cuts[:-1])
 
 
 def _steadier(first: tuple[jax.Array, jax.Array], second: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -187,18 +187,12 @@ def exp_excess(s: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(s) < 0.5, 0.5 * s * s * series, jnp.expm1(s) - s)
 
 
-class Nodes(NamedTuple):
-    """s and ds/dy · Δy."""
+def nodes_of(shape: Shape) -> tuple[jax.Array, jax.Array]:
+    """Nodes s, and ds/dy · Δy.
 
-    s: jax.Array
-    width: jax.Array
-
-
-def nodes_of(shape: Shape) -> Nodes:
-    """Nodes that leave out less than exp(−LEFT_OUT) of the largest value on either side, of exp L and (1 − b) exp L.
-
-    Both are at most exp(−α (e^s − 1 − s)), and a bound of that encloses them; searches on coarse nodes then narrow the
-    interval. Between coarse nodes L rises by at most about α Δ²/2.
+    They leave out less than exp(−LEFT_OUT) of the largest value on either side, of exp L and (1 − b) exp L. Both are
+    at most exp(−α (e^s − 1 − s)), and a bound of that encloses them; searches on coarse nodes then narrow the interval.
+    Between coarse nodes L rises by at most about α Δ²/2.
     """
     alpha, kappa, distance = shape
     fold = -jnp.log(alpha + kappa + distance) - 1.0
@@ -230,7 +224,7 @@ def nodes_of(shape: Shape) -> Nodes:
         )
     step = (high - low) / (NODES - 1)
     s, speed = unfold(low + step * np.arange(NODES))
-    return Nodes(s, speed * step)
+    return s, speed * step
 
 
 def tilt_of(alpha: jax.Array, c: jax.Array, mean: jax.Array, variance: jax.Array) -> tuple[Tilt, jax.Array]:

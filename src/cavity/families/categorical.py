@@ -20,7 +20,7 @@ from cavity.numerics.sums import (
     all_last,
     any_last,
     log_excess,
-    log_sum_last,
+    log_sum_along,
     shares_and_rest,
     shares_last,
     sums_without_each,
@@ -102,7 +102,7 @@ class Categorical(Family):
     def log_probabilities(self, eta: jax.Array) -> jax.Array:
         """Normalised log weights; −inf everywhere when no state is possible."""
         weights = self.log_weights(eta)
-        total = log_sum_last(weights)[..., None]
+        total = log_sum_along(weights)[..., None]
         return weights - jnp.where(jnp.isfinite(total), total, 0.0)
 
     def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
@@ -116,7 +116,7 @@ class Categorical(Family):
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """log Σ weights of possible states: −inf if there is none, inf if more zeros were removed than there were."""
         negative = any_last(self.zeros(eta) < -SOME)
-        return jnp.where(negative, jnp.inf, log_sum_last(self.log_weights(eta)))
+        return jnp.where(negative, jnp.inf, log_sum_along(self.log_weights(eta)))
 
     def moments(self, eta: jax.Array) -> jax.Array:
         """The K probabilities."""

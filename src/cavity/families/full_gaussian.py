@@ -63,6 +63,10 @@ class FullGaussian(VectorGaussian):
         flat = symmetrise(precision).reshape(*precision.shape[:-2], self.dimension**2)
         return jnp.concatenate([jnp.broadcast_to(nu, (*flat.shape[:-1], self.dimension)), flat], axis=-1)
 
+    def standard(self) -> jax.Array:
+        """N(0, I): some proper member, for branches that are not taken."""
+        return self.pack(jnp.zeros(self.dimension), jnp.eye(self.dimension))
+
     def spread(self, eta: jax.Array) -> jax.Array:
         return symmetric_inverse(self.precision(eta))
 
@@ -106,9 +110,7 @@ class FullGaussian(VectorGaussian):
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         """Norm of the mean difference and largest |log eigenvalue| of the covariance ratio, in `eta`'s own metric."""
         proper = self.is_proper(eta) & self.is_proper(other)
-        safe = self.pack(jnp.zeros(self.dimension), jnp.eye(self.dimension))
-        eta = jnp.where(proper[..., None], eta, safe)
-        other = jnp.where(proper[..., None], other, safe)
+        eta, other = (jnp.where(proper[..., None], own, self.standard()) for own in (eta, other))
         z, shift = self.change(eta, other)
         white = jnp.einsum("...ji,...j->...i", jnp.linalg.cholesky(self.precision(eta)), shift)
         spread = jnp.max(jnp.abs(jnp.where(jnp.abs(z) < 0.5, jnp.log1p(z), jnp.log(floored(z)))), axis=-1)
@@ -188,7 +190,7 @@ class FullGaussianWithUniform(OrFlat, FullGaussian):
     """
 
     def stand_in(self) -> jax.Array:
-        return self.pack(jnp.zeros(self.dimension), jnp.eye(self.dimension))
+        return self.standard()
 
 
 def symmetric_inverse(matrix: jax.Array) -> jax.Array:

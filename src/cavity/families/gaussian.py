@@ -87,12 +87,8 @@ class Gaussian(Family):
 
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         eta, other = jnp.asarray(eta), jnp.asarray(other)
-        # |mean − mean'|/sd from the step between the parameters: no difference of two large rounded means.
-        gap = jnp.abs(cross_difference(eta[..., 0], eta[..., 1], other[..., 0], other[..., 1]))
-        shift = gap / (jnp.sqrt(jnp.abs(eta[..., 1])) * jnp.abs(other[..., 1]))
-        spread = jnp.abs(jnp.log(jnp.abs(other[..., 1] / eta[..., 1])))
-        proper = self.is_proper(eta) & self.is_proper(other)
-        return jnp.where(proper, jnp.maximum(shift, spread), jnp.inf)
+        shift, spread = gaussian_gaps(eta[..., 0], eta[..., 1], other[..., 0], other[..., 1])
+        return jnp.where(self.is_proper(eta) & self.is_proper(other), jnp.maximum(shift, spread), jnp.inf)
 
     def is_negative(self, eta: jax.Array) -> jax.Array:
         return eta[..., 1] < 0
@@ -162,6 +158,14 @@ class GaussianWithUniform(OrFlat, Gaussian):
         >>> bool(family.is_proper(family.flat())), bool(family.is_allowed(family.flat()))
         (False, True)
     """
+
+
+def gaussian_gaps(
+    nu: jax.Array, tau: jax.Array, nu_other: jax.Array, tau_other: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(|mean − mean'|/sd, |log variance ratio|), elementwise: no difference of two large rounded means."""
+    gap = jnp.abs(cross_difference(nu, tau, nu_other, tau_other))
+    return gap / (jnp.sqrt(jnp.abs(tau)) * jnp.abs(tau_other)), jnp.abs(jnp.log(jnp.abs(tau_other / tau)))
 
 
 def gaussian_kl(nu: jax.Array, tau: jax.Array, nu_new: jax.Array, tau_new: jax.Array) -> jax.Array:
@@ -256,11 +260,9 @@ class AxisAligned(VectorGaussian):
 
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         eta, other = jnp.asarray(eta), jnp.asarray(other)
-        tau, tau_other = self.tau(eta), self.tau(other)
-        gap = jnp.abs(cross_difference(self.nu(eta), tau, self.nu(other), tau_other))
-        shift = jnp.max(gap / (jnp.sqrt(jnp.abs(tau)) * jnp.abs(tau_other)), axis=-1)
-        spread = jnp.max(jnp.abs(jnp.log(jnp.abs(tau_other / tau))), axis=-1)
-        return jnp.where(self.is_proper(eta) & self.is_proper(other), jnp.maximum(shift, spread), jnp.inf)
+        shift, spread = gaussian_gaps(self.nu(eta), self.tau(eta), self.nu(other), self.tau(other))
+        gap = jnp.maximum(jnp.max(shift, axis=-1), jnp.max(spread, axis=-1))
+        return jnp.where(self.is_proper(eta) & self.is_proper(other), gap, jnp.inf)
 
     def is_negative(self, eta: jax.Array) -> jax.Array:
         return jnp.any(self.tau(eta) < 0, axis=-1)

@@ -1,5 +1,6 @@
 """Independent product of families: eta is the concatenation, a value x is a tuple with one entry for each family."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
@@ -74,6 +75,11 @@ class Product(Family):
     def event_shape(self) -> tuple[Any, ...]:
         return tuple(family.event_shape for family in self.families)
 
+    def joined(self, question: str, *columns: Iterable[Any]) -> jax.Array:
+        """The answers of all families to one question, each about its own entries of the columns, in one vector."""
+        rows = zip(self.families, *columns, strict=True)
+        return jnp.concatenate([getattr(family, question)(*own) for family, *own in rows], axis=-1)
+
     @property
     def slices(self) -> tuple[slice, ...]:
         """Where each family's natural parameters lie."""
@@ -105,7 +111,7 @@ class Product(Family):
         return sum(self.each("coordinates", eta), ())
 
     def statistics(self, x: Any) -> jax.Array:
-        return jnp.concatenate([family.statistics(own) for family, own in zip(self.families, x, strict=True)], axis=-1)
+        return self.joined("statistics", x)
 
     def log_partition(self, eta: jax.Array) -> jax.Array:
         return add(self.each("log_partition", eta))
@@ -114,10 +120,7 @@ class Product(Family):
         return jnp.concatenate(self.each("moments", eta), axis=-1)
 
     def natural(self, mu: jax.Array) -> jax.Array:
-        pieces = self.split(mu, [moment_size(family) for family in self.families])
-        return jnp.concatenate(
-            [family.natural(own) for family, own in zip(self.families, pieces, strict=True)], axis=-1
-        )
+        return self.joined("natural", self.split(mu, [moment_size(family) for family in self.families]))
 
     def is_proper(self, eta: jax.Array) -> jax.Array:
         return reduce(jnp.logical_and, self.each("is_proper", eta))
@@ -156,8 +159,7 @@ class Product(Family):
 
     def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
         pieces = self.split(x, [family.local_size for family in self.families])
-        triples = zip(self.families, self.parts(reference), pieces, strict=True)
-        return jnp.concatenate([family.from_local(own, piece) for family, own, piece in triples], axis=-1)
+        return self.joined("from_local", self.parts(reference), pieces)
 
     def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
         return jnp.concatenate(self.each("to_local", reference, change), axis=-1)
@@ -167,14 +169,13 @@ class Product(Family):
 
     def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
         pieces = self.split(stats, [tilted_size(family) for family in self.families])
-        triples = zip(self.families, self.parts(cavity), pieces, strict=True)
-        return jnp.concatenate([family.message(own, piece) for family, own, piece in triples], axis=-1)
+        return self.joined("message", self.parts(cavity), pieces)
 
     def keep_proper(self, cavity: jax.Array, stats: jax.Array, site: jax.Array, floor: float) -> jax.Array:
         """Part by part: the divergence to a product is a sum."""
         pieces = self.split(stats, [tilted_size(family) for family in self.families])
-        rows = zip(self.families, self.parts(cavity), pieces, self.parts(site), strict=True)
-        return jnp.concatenate([family.keep_proper(c, s, old, floor) for family, c, s, old in rows], axis=-1)
+        floors = [floor] * len(self.families)
+        return self.joined("keep_proper", self.parts(cavity), pieces, self.parts(site), floors)
 
     def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Each family differentiates log Z in its own coordinates, the others held fixed."""

@@ -17,7 +17,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import ASKED_APART, Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.sums import apart, concatenate_pieces, elementwise_log_sum, largest, log_sum_last, unstacked
+from cavity.numerics.sums import apart, concatenate_pieces, elementwise_log_sum, largest, log_sum_along, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000
@@ -64,7 +64,7 @@ class Enumeration(Moments):
         cavities = family.each(question, cavity) if isinstance(family, Product) else [getattr(family, question)(cavity)]
         outgoing = messages(log_t, cavities, self.maximum)
         inside = outgoing[0] + cavities[0]
-        log_z = jnp.max(inside) if self.maximum else log_sum_last(inside)
+        log_z = jnp.max(inside) if self.maximum else log_sum_along(inside)
         if len(variables) <= ASKED_APART:
             found = [results(log_z, *own) for own in zip(cavities, outgoing, strict=True)]
             stats, sites = (concatenate_pieces([piece for own in found for piece in own[k]]) for k in (0, 1))

@@ -21,8 +21,7 @@ from cavity.families.standardised import (
 )
 from cavity.moments.base import Info
 from cavity.moments.expected import cavity_statistics, matches_squares
-from cavity.numerics.product_rule import integrate_product
-from cavity.numerics.quadrature import Integral
+from cavity.numerics.quadrature import Integral, integrate_product
 
 #: points per axis by default
 ORDERS = {2: 65, 3: 41}

@@ -26,8 +26,7 @@ from cavity.moments.closed_form import ClosedForm
 from cavity.moments.expected import cavity_statistics, matches_squares
 from cavity.moments.joint import ORDERS as JOINT_ORDERS
 from cavity.moments.joint import is_joint, joint
-from cavity.numerics.product_rule import evaluations, integrate_product
-from cavity.numerics.quadrature import EVALUATIONS, integrate, log_abs
+from cavity.numerics.quadrature import EVALUATIONS, evaluations, integrate, integrate_product, log_abs
 
 #: dimension up to which a product rule is affordable
 LARGEST = 3

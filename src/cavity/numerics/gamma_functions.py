@@ -14,12 +14,15 @@ import math
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.sums import log_excess, sums_without_each
+from cavity.numerics.sums import log_excess, power_series, sums_without_each
 
 #: Arguments are moved up by this many steps before an asymptotic series is used.
 SHIFT = 10
 #: Bernoulli numbers B₂, B₄, …, B₁₆: at x ≥ SHIFT the first term left out is below 1e-17.
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+#: coefficients of log x − ψ(x) in 1/x², and of Binet's ω(x)
+DIGAMMA = tuple(bernoulli / (2 * n) for n, bernoulli in enumerate(BERNOULLI, start=1))
+BINET = tuple(bernoulli / (2 * n * (2 * n - 1)) for n, bernoulli in enumerate(BERNOULLI, start=1))
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -44,9 +47,7 @@ def trigamma_excess(x: jax.Array) -> jax.Array:
     """ψ'(x) − 1/x > 0, about 1/(2x²) for large x."""
     big = raise_argument(x)
     u = 1.0 / big
-    series = jnp.zeros_like(u)
-    for bernoulli in reversed(BERNOULLI):
-        series = bernoulli + u * u * series
+    series = power_series(u * u, BERNOULLI)
     ladder = steps_up(x)
     # 1/(x+j)² less the telescoping 1/(x+j) − 1/(x+j+1): every term is positive.
     lifted = jnp.sum(1.0 / (ladder**2 * (ladder + 1.0)), axis=-1)
@@ -58,9 +59,7 @@ def log_minus_digamma(x: jax.Array) -> jax.Array:
     """log x − ψ(x) > 0: about 1/(2x) for large x, 1/x for small."""
     big = raise_argument(x)
     u = 1.0 / big
-    series = jnp.zeros_like(u)
-    for n in range(len(BERNOULLI), 0, -1):
-        series = BERNOULLI[n - 1] / (2 * n) + u * u * series
+    series = power_series(u * u, DIGAMMA)
     lifted = jnp.sum(1.0 / steps_up(x), axis=-1)
     return jnp.where(x > SHIFT, 0.0, lifted + jnp.log(x / big)) + u * (0.5 + u * series)
 
@@ -70,12 +69,21 @@ def binet(x: jax.Array) -> jax.Array:
     """ω(x) = lnΓ(x) − (x − ½) log x + x − ½ log 2π > 0: about 1/(12x) for large x, −½ log(2πx) for small."""
     big = raise_argument(x)
     u = 1.0 / big
-    series = jnp.zeros_like(u)
-    for n in range(len(BERNOULLI), 0, -1):
-        series = BERNOULLI[n - 1] / (2 * n * (2 * n - 1)) + u * u * series
+    series = power_series(u * u, BINET)
     ladder = steps_up(x)
     lifted = jnp.sum((ladder + 0.5) * jnp.log1p(1.0 / ladder) - 1.0, axis=-1)
     return jnp.where(x > SHIFT, 0.0, lifted) + u * series
+
+
+def difference_series(u: jax.Array, v: jax.Array) -> jax.Array:
+    """The series of log x − ψ(x) at 1/u less that at 1/v, divided by u² − v²."""
+    p, q = u * u, v * v
+    # u²ⁿ − v²ⁿ = (u² − v²) Σ_{i<n} p^i q^{n−1−i}
+    quotient, power, series = jnp.zeros_like(p), jnp.ones_like(p), jnp.zeros_like(p)
+    for coefficient in DIGAMMA:
+        quotient, power = power + q * quotient, power * p
+        series = series + coefficient * quotient
+    return series
 
 
 @jax.jit
@@ -84,13 +92,7 @@ def digamma_difference(a: jax.Array, b: jax.Array) -> jax.Array:
     total = b * jnp.sum(1.0 / steps_up(a) / steps_up(a + b), axis=-1)
     u, v = 1.0 / (a + SHIFT), 1.0 / (a + SHIFT + b)
     gap = b * u * v  # u − v
-    p, q = u * u, v * v
-    # u²ⁿ − v²ⁿ = (u² − v²) Σ_{i<n} p^i q^{n−1−i}
-    quotient, power, series = jnp.zeros_like(gap), jnp.ones_like(gap), jnp.zeros_like(gap)
-    for n, bernoulli in enumerate(BERNOULLI, start=1):
-        quotient, power = power + q * quotient, power * p
-        series = series + bernoulli / (2 * n) * quotient
-    return -(total + jnp.log1p(b * u) + gap * (0.5 + (u + v) * series))
+    return -(total + jnp.log1p(b * u) + gap * (0.5 + (u + v) * difference_series(u, v)))
 
 
 @jax.jit
@@ -154,8 +156,8 @@ def stirling_divergence(x: jax.Array, y: jax.Array, delta: jax.Array) -> jax.Arr
     t, u, v = step / high_x, 1.0 / high_x, 1.0 / high_y
     # Divergence of x^−m: t² V_m with V_m = u V_{m−1} + q_m, q_m = u q_{m−1} + v^m.
     whole, part, power, series = v, v, v, jnp.zeros_like(v)
-    for n, bernoulli in enumerate(BERNOULLI, start=1):
-        series = series + bernoulli / (2 * n * (2 * n - 1)) * whole
+    for coefficient in BINET:
+        series = series + coefficient * whole
         for _ in range(2):
             power = power * v
             part = u * part + power
@@ -186,13 +188,7 @@ def log_minus_digamma_step(a: jax.Array, step: jax.Array) -> jax.Array:
     big = jnp.where(low, a + SHIFT, a)
     u, v = 1.0 / big, 1.0 / (big + step)
     gap = step * u * v  # u − v
-    p, q = u * u, v * v
-    # u²ⁿ − v²ⁿ = (u² − v²) Σ_{i<n} p^i q^{n−1−i}
-    quotient, power, series = jnp.zeros_like(gap), jnp.ones_like(gap), jnp.zeros_like(gap)
-    for n, bernoulli in enumerate(BERNOULLI, start=1):
-        quotient, power = power + q * quotient, power * p
-        series = series + bernoulli / (2 * n) * quotient
     ladder = steps_up(a)
     rungs = step * jnp.sum(1.0 / (ladder * (ladder + step[..., None])), axis=-1)
     lifted = jnp.log1p(step / a) - jnp.log1p(step * u) - rungs
-    return jnp.where(low, lifted, 0.0) - gap * (0.5 + (u + v) * series)
+    return jnp.where(low, lifted, 0.0) - gap * (0.5 + (u + v) * difference_series(u, v))

@@ -115,14 +115,9 @@ def dirichlet_shapes(mu: jax.Array, lower: jax.Array | float = 0.0) -> jax.Array
         use = inside & (jnp.abs(newton) <= 0.5 * jnp.abs(state.step))
         step = jnp.where(use, newton, 0.5 * (low + high) - state.point)
         done = jnp.abs(state.step) <= 1e-5
-        return Bracket(
-            jnp.where(done, state.point, state.point + step),
-            low,
-            high,
-            jnp.where(done, state.step, step),
-            jnp.where(done[..., None], state.shapes, guess.shapes),
-            state.rounds + 1,
-        )
+        shapes = jnp.where(done[..., None], state.shapes, guess.shapes)
+        point, step = jnp.where(done, state.point, state.point + step), jnp.where(done, state.step, step)
+        return Bracket(point, low, high, step, shapes, state.rounds + 1)
 
     first = Bracket(start, low, high, 2.0 * (high - low), mu, jnp.zeros((), int))
     final = jax.lax.while_loop(unfinished, advance, first)

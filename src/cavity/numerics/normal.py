@@ -206,7 +206,7 @@ def interval(a: jax.Array, b: jax.Array, width: jax.Array | None = None) -> Inte
     (n0, n1), (f0, f1) = (tail_ratios(jnp.where(narrows, 1.0, x)) for x in (jnp.where(outside, near, -near), far))
     bounds = ((near, 1.0), (far, 9.0), (width, 8.0), (fall, 40.0))
     ratios = ((n0, 0.5), (n1, 0.9), (f0, 0.1), (f1, 0.2))
-    tail = _tail(*(jnp.where(tails, v, w) for v, w in bounds + ratios))
+    tail = _tail(*([jnp.where(tails, v, w) for v, w in pairs] for pairs in (bounds, ratios)))
     wide = _wide(*(jnp.where(tails | narrows, 1.0, v) for v in (-near, far, n0, f0)))
     chosen = (jnp.where(tails, t, jnp.where(narrows, n, w)) for t, n, w in zip(tail, narrow, wide, strict=True))
     log_z, mean, offset, variance, gain = chosen
@@ -238,17 +238,9 @@ def log_interval(a: jax.Array, b: jax.Array, width: jax.Array) -> jax.Array:
     return jnp.where(short, log_short, whole + jnp.log1p(-jnp.exp(cut - whole)))
 
 
-def _tail(
-    near: jax.Array,
-    far: jax.Array,
-    width: jax.Array,
-    fall: jax.Array,
-    n0: jax.Array,
-    n1: jax.Array,
-    f0: jax.Array,
-    f1: jax.Array,
-) -> _Moments:
+def _tail(bounds: list[jax.Array], ratios: list[jax.Array]) -> _Moments:
     """With r_0 = E[X − z | X > z] and r_0 r_1 = E[(X − z)² | X > z], Q(z) = φ(z) / (z + r_0(z)); n near, f far."""
+    (near, far, width, fall), (n0, n1, f0, f1) = bounds, ratios
     share = jnp.exp(-fall) * (near + n0) / (far + f0)
     offset = (n0 - share * (width + f0)) / (1 - share)
     square = (n0 * n1 - share * (width * (width + 2 * f0) + f0 * f1)) / (1 - share)

@@ -1,11 +1,11 @@
-"""Adaptive integration of one variable in log space, inside `jit` and `vmap`.
+"""Integration of one, two or three variables in log space, inside `jit` and `vmap`.
 
-∫ exp(log_f(u)) du over the real line, u in units in which the mass is expected near 0 with spread about 1. The line is
-cut into panels with 17 Clenshaw–Curtis points each. Those include the ends, so two neighbours share a point: mass that
-rises towards an edge is seen from both sides, and a peak hidden between an edge and the first inner point of a panel
-cannot go unnoticed while its neighbour is being refined. The error of a panel is taken from the last four Chebyshev
-coefficients of f, and the panels with the largest errors are bisected until the errors sum to `TOLERANCE` of the total.
-A jump is located to 2^-ROUNDS of its panel, a kink twice as fast.
+`integrate` is adaptive, in one variable: ∫ exp(log_f(u)) du over the real line, u in units in which the mass is
+expected near 0 with spread about 1. The line is cut into panels with 17 Clenshaw–Curtis points each. Those include the
+ends, so two neighbours share a point: mass that rises towards an edge is seen from both sides, and a peak hidden
+between an edge and the first inner point of a panel cannot go unnoticed while its neighbour is being refined. The error
+of a panel is taken from the last four Chebyshev coefficients of f, and the panels with the largest errors are bisected
+until the errors sum to `TOLERANCE` of the total. A jump is located to 2^-ROUNDS of its panel, a kink twice as fast.
 
 Errors are weighed by max(1, (u − mean)²/variance) with the running mean and variance, so that heavy tails are resolved
 for the second moment too. A caller may name further functions G (`tests`) whose ∫ G f is to be resolved relative to
@@ -15,6 +15,16 @@ What can be missed: mass that no point of the starting grid sees, i.e. a spike n
 (0.05 within 8 units of 0, then |u|/5) whose flanks lie below a broader background, or narrow bounded support
 away from other support. A peak with visible flanks (Gaussian, Laplace, Student-t of any scale) is always climbed to.
 `landmarks` puts panel ends, hence points, where a caller knows of sharp features.
+
+`integrate_product` integrates two or three variables by a product rule that moves to where the mass is. Coordinates z
+in which the mass is expected near 0 with spread about 1. Each axis carries the trapezoidal rule in t with z = sinh(s
+t)/s, which converges faster than any power for analytic integrands and keeps points far out for heavy tails. A coarse
+grid first finds the mean and covariance of the mass, round by round (`LOCATE`); then a fine one, centred there and
+shaped by the Cholesky factor of that covariance, integrates. Every second and every fourth point of the fine grid give
+two coarser answers, and from them the error.
+
+What can be missed: mass that is narrow compared with the coarse grid and not visible from its flanks. Kinks and jumps
+are integrated to about 1/order², 1/order only, which the reported error shows.
 """
 
 from collections.abc import Callable
@@ -149,17 +159,14 @@ def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array |
     panels = jax.tree.map(lambda leaf: jnp.full(leaf.shape, -jnp.inf), empty)
     blank = jnp.zeros(grid[0].shape)
     panels = panels._replace(low=blank, high=blank, mean=blank, spread=blank)
-    start = RefinementState(
-        panels, *relative_errors(panels), jnp.asarray(jnp.inf), jnp.zeros((), int), jnp.zeros((), int)
-    )
+    none = jnp.zeros((), int)
+    start = RefinementState(panels, *relative_errors(panels), jnp.asarray(jnp.inf), none, none)
 
     def going(search: RefinementState) -> jax.Array:
         unfinished = (search.error > TOLERANCE) & (search.stalled < PATIENCE)
         return (search.rounds < loads) | (unfinished & (search.rounds < loads + ROUNDS))
 
-    final: RefinementState = jax.lax.while_loop(
-        going, lambda search: refine_panels(evaluate, grid, loads, search), start
-    )
+    final = jax.lax.while_loop(going, lambda search: refine_panels(evaluate, grid, loads, search), start)
     panels, error = final.panels, final.error
     nodes = panel_points(panels.low, panels.high)
     half_width = 0.5 * (panels.high - panels.low)
@@ -198,6 +205,7 @@ def panel(clean: Callable, tests: Callable, low: jax.Array, high: jax.Array) -> 
     peaks = jnp.max(log_gf, axis=0)
     peaks = jnp.where(jnp.isfinite(peaks), peaks, 0.0)
     gf = jnp.exp(log_gf - peaks)
+    test_errors = jnp.sum(jnp.abs(jnp.asarray(TAIL) @ (sign * gf)), axis=0)
     return Panels(
         low=low,
         high=high,
@@ -207,9 +215,7 @@ def panel(clean: Callable, tests: Callable, low: jax.Array, high: jax.Array) -> 
         spread=jnp.maximum(jnp.sum(share * (u - mean) ** 2), 1e-3 * half_width**2),
         log_error=safe + jnp.log(error) + jnp.log(half_width),
         log_tests=peaks + jnp.log(jnp.asarray(WEIGHTS) @ gf) + jnp.log(half_width),
-        log_test_errors=peaks
-        + jnp.log(jnp.sum(jnp.abs(jnp.asarray(TAIL) @ (sign * gf)), axis=0))
-        + jnp.log(half_width),
+        log_test_errors=peaks + jnp.log(test_errors) + jnp.log(half_width),
     )
 
 
@@ -240,10 +246,7 @@ def relative_errors(panels: Panels) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def refine_panels(
-    evaluate: Callable[[jax.Array, jax.Array], Panels],
-    grid: tuple[jax.Array, jax.Array],
-    loads: int,
-    search: RefinementState,
+    evaluate: Callable[..., Panels], grid: tuple[jax.Array, jax.Array], loads: int, search: RefinementState
 ) -> RefinementState:
     """One batch of panels: at first the next of the starting grid, then halves of the worst.
 
@@ -271,15 +274,97 @@ def refine_panels(
     )
     panels = jax.tree.map(lambda old, rows: old.at[to].set(rows, mode="drop"), panels, new)
     log_errors, log_weight, error = relative_errors(panels)
-    improved = (error < 0.5 * search.best) | (error > NOISE)
-    stalled = jnp.where(jnp.any(splits), jnp.where(improved, 0, search.stalled + 1), PATIENCE)
-    best = jnp.where(error < 0.5 * search.best, error, search.best)
-    return RefinementState(
-        panels,
-        log_errors,
-        log_weight,
-        error,
-        jnp.where(loading, jnp.inf, best),
-        jnp.where(loading, 0, stalled),
-        search.rounds + 1,
-    )
+    halved = error < 0.5 * search.best
+    best = jnp.where(loading, jnp.inf, jnp.where(halved, error, search.best))
+    idle = jnp.where(halved | (error > NOISE), 0, search.stalled + 1)
+    stalled = jnp.where(loading, 0, jnp.where(jnp.any(splits), idle, PATIENCE))
+    return RefinementState(panels, log_errors, log_weight, error, best, stalled, search.rounds + 1)
+
+
+#: rounds of the search; reach, in units of the current spread, and stretch s of its grid and of the final one
+LOCATE = 16
+LOCATE_REACH, LOCATE_STRETCH = 50.0, 1.0
+REACH, STRETCH = 12.0, 0.6
+#: points per axis of the search, by dimension
+LOCATE_ORDER = {2: 17, 3: 13}
+
+
+class Grid(NamedTuple):
+    """A product grid: points (N, d), log weights (N,), squared spacing of points per axis (N, d), index per axis."""
+
+    points: np.ndarray
+    log_weights: np.ndarray
+    spacing: np.ndarray
+    axis_index: np.ndarray
+
+
+def sinh_grid(dimension: int, order: int, reach: float, stretch: float) -> Grid:
+    """z = sinh(stretch t)/stretch per axis, t equally spaced, |z| ≤ reach."""
+    end = np.arcsinh(stretch * reach) / stretch
+    t, step = np.linspace(-end, end, order, retstep=True)
+    index = np.stack(np.meshgrid(*[np.arange(order)] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
+    gap = step * np.cosh(stretch * t)
+    return Grid((np.sinh(stretch * t) / stretch)[index], np.sum(np.log(gap)[index], axis=-1), gap[index] ** 2, index)
+
+
+def evaluations(dimension: int, order: int) -> int:
+    """Evaluations of log_f by one `integrate_product`."""
+    return LOCATE * LOCATE_ORDER[dimension] ** dimension + order**dimension
+
+
+def normalise(log_terms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(log of the sum, weights that sum to one); −inf and zeros where there is no mass."""
+    log_z = jax.nn.logsumexp(log_terms)
+    found = log_z > -jnp.inf
+    return log_z, jnp.where(found, jnp.exp(log_terms - jnp.where(found, log_z, 0.0)), 0.0)
+
+
+def integrate_product(
+    log_f: Callable[[jax.Array], jax.Array], dimension: int, order: int, reach: float = REACH
+) -> Integral:
+    """∫ exp(log_f(z)) dz for z of length `dimension`; NaN and +inf count as −inf. `order` is 4k + 1.
+
+    reach: of the final grid's axes, in units of the mass's spread.
+    """
+
+    def clean(z: jax.Array) -> jax.Array:
+        value = log_f(z)
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    def search(_round: jax.Array, frame: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        centre, root = frame
+        # The frame carries no derivative: any frame integrates the same function.
+        values = jax.lax.stop_gradient(jax.vmap(clean)(centre + jnp.asarray(coarse.points) @ root.T))
+        _, weights = normalise(values + jnp.asarray(coarse.log_weights))
+        mean = weights @ coarse.points
+        deviation = coarse.points - mean
+        # Mass that one point sees is spread over about a quarter of its spacing either way.
+        blur = jnp.diag(weights @ coarse.spacing) / 16.0
+        factor = jnp.linalg.cholesky((weights[:, None] * deviation).T @ deviation + blur)
+        usable = jnp.all(jnp.isfinite(factor)) & (jnp.sum(weights) > 0)
+        return jnp.where(usable, centre + root @ mean, centre), jnp.where(usable, root @ factor, root)
+
+    coarse = sinh_grid(dimension, LOCATE_ORDER[dimension], LOCATE_REACH, LOCATE_STRETCH)
+    centre, root = jax.lax.fori_loop(0, LOCATE, search, (jnp.zeros(dimension), jnp.eye(dimension)))
+    fine = sinh_grid(dimension, order, reach, STRETCH)
+    nodes = centre + jnp.asarray(fine.points) @ root.T
+    values = jax.vmap(clean)(nodes) + jnp.asarray(fine.log_weights)
+    log_det = jnp.sum(jnp.log(jnp.diagonal(root)))
+
+    answers = []
+    for stride in (4, 2, 1):
+        kept = np.all(fine.axis_index % stride == 0, axis=-1)
+        log_z, weights = normalise(values[kept])
+        mean = weights @ fine.points[kept]
+        deviation = fine.points[kept] - mean
+        second = (weights[:, None] * deviation).T @ deviation
+        log_z = log_z + dimension * np.log(stride)
+        answers.append(jnp.concatenate([jnp.nan_to_num(log_z)[None], mean, second.ravel()]))
+    last, previous = jnp.max(jnp.abs(answers[2] - answers[1])), jnp.max(jnp.abs(answers[1] - answers[0]))
+    # The error shrinks by at least the same factor once more: a quarter for a kink, its own square when analytic.
+    border = jnp.sum(jnp.where(np.any((fine.axis_index == 0) | (fine.axis_index == order - 1), axis=-1), weights, 0.0))
+    error = last * jnp.minimum(1.0, last / jnp.maximum(previous, jnp.finfo(float).tiny)) + border
+    rounding = jnp.finfo(float).eps * (1.0 + jnp.sum(weights * jnp.where(weights > 0, jnp.abs(values), 0.0)))
+    found = log_z > -jnp.inf
+    error = jnp.where(found, error + rounding, jnp.inf)
+    return Integral(nodes, jnp.log(weights), log_z + log_det, error)
