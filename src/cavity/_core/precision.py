@@ -11,6 +11,7 @@ At the end: numbers that may be differentiated forward and not in reverse.
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
@@ -31,7 +32,7 @@ LARGE = 2**24
 
 def is_traced(tree: Any) -> bool:
     """Whether any leaf is being traced (inside `jit`, `vmap` or `grad`), so that its value cannot be looked at."""
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+    return any(map(Tracer.__instancecheck__, jax.tree.leaves(tree)))
 
 
 def known_at_once() -> AbstractContextManager[None]:
@@ -54,7 +55,7 @@ def is_cut(value: Any) -> bool:
 
 def refuse_cut(tree: Any) -> None:
     """Refuse what `is_cut`, with the line to write."""
-    if any(is_cut(leaf) for leaf in jax.tree.leaves(tree)):
+    if any(map(is_cut, jax.tree.leaves(tree))):
         raise TypeError(
             "numbers arrive here in float32: jax.jit rounds its arguments unless double precision is open around the "
             "call. Give it float64 arrays and write: with jax.enable_x64(True): ..."
@@ -64,7 +65,7 @@ def refuse_cut(tree: Any) -> None:
 def is_far(value: Any) -> bool:
     """Whether this is an array that lies on an accelerator."""
     concrete = isinstance(value, jax.Array) and not isinstance(value, Tracer)
-    return concrete and any(device.platform != "cpu" for device in value.devices())
+    return concrete and {"cpu"} != set(map(operator.attrgetter("platform"), value.devices()))
 
 
 def to_numpy(tree: Any) -> Any:

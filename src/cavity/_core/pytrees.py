@@ -5,6 +5,7 @@ solutions) decorates it with `pytree_dataclass`; `cavity.factors.factor` and `ca
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, dataclass_transform
 
@@ -75,13 +76,15 @@ def register(cls: type, data_fields: Sequence[str], meta_fields: Sequence[str]) 
     another class. tests/_core/test_pytrees.py shows the case.
     """
     data, meta = tuple(data_fields), tuple(meta_fields)
+    keys = tuple(map(GetAttrKey, data))
 
     def flatten(tree: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(getattr(tree, name) for name in data), tuple(getattr(tree, name) for name in meta)
+        read = functools.partial(getattr, tree)
+        return tuple(map(read, data)), tuple(map(read, meta))
 
     def flatten_with_keys(tree: Any) -> tuple[tuple[tuple[Any, Any], ...], tuple[Any, ...]]:
         leaves, structure = flatten(tree)
-        return tuple((GetAttrKey(name), leaf) for name, leaf in zip(data, leaves, strict=True)), structure
+        return tuple(zip(keys, leaves, strict=True)), structure
 
     def unflatten(structure: tuple[Any, ...], leaves: Iterable[Any]) -> Any:
         tree = object.__new__(cls)

@@ -21,7 +21,6 @@ from cavity.factors.tilts import (
     LogLikelihoodDerivatives,
     as_tilted,
     expected_log_of_step,
-    mirror_tilted,
     mixed,
     shares,
     threshold,
@@ -100,7 +99,7 @@ class Step(BinaryLikelihood):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
         tilt = mixed(threshold(data * mean, variance, 0.0), variance, powered_levels(self.label_noise, power))
-        return as_tilted(mirror_tilted(tilt, data))
+        return as_tilted(tilt, data)
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """π log(1 − ε) + (1 − π) log ε, with π = (1 − ε) Φ(z)/Z the share of the right side; 0 for ε = 0."""
@@ -158,7 +157,7 @@ class Probit(BinaryLikelihood):
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
-        return noisy_log(log_ndtr(data * x), self.label_noise)
+        return shares(log_ndtr(data * x), noise_levels(self.label_noise)).log_z
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
@@ -172,7 +171,7 @@ class Probit(BinaryLikelihood):
             tilt = follow(
                 noisy_slopes(log_probit_derivatives, self.label_noise), power, mean, variance, centres, scales
             )
-        return as_tilted(mirror_tilted(tilt, data))
+        return as_tilted(tilt, data)
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√(1 + v)), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
@@ -227,7 +226,7 @@ class Logistic(BinaryLikelihood):
     closed_forms = ("Gaussian sites, any power (by a fixed rule)",)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
-        return noisy_log(log_sigmoid(data * x), self.label_noise)
+        return shares(log_sigmoid(data * x), noise_levels(self.label_noise)).log_z
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
@@ -251,7 +250,7 @@ class Logistic(BinaryLikelihood):
             tilt = follow(
                 noisy_slopes(log_sigmoid_derivatives, self.label_noise), power, mean, variance, centres, scales
             )
-        return as_tilted(mirror_tilted(tilt, data))
+        return as_tilted(tilt, data)
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1 and logarithms of both for a latent N(mean, variance), clean and with label noise."""
@@ -304,11 +303,6 @@ def powered_levels(label_noise: Any, power: Any) -> Levels:
     return Levels(lower, jnp.exp(log_upper) * share, -jnp.expm1(log_upper))
 
 
-def noisy_log(log_t: jax.Array, label_noise: Any) -> jax.Array:
-    """log(ε + (1 − 2ε) t₀) from log t₀."""
-    return shares(log_t, noise_levels(label_noise)).log_z
-
-
 def noisy_slopes(
     slopes: Callable[[jax.Array], LogLikelihoodDerivatives], label_noise: Any
 ) -> Callable[[jax.Array], LogLikelihoodDerivatives]:
@@ -327,7 +321,7 @@ def binary_prediction(log_probabilities: jax.Array, label_noise: Any) -> dict[st
 
     Logarithms of both labels are given: the probability of the unlikely one keeps its digits.
     """
-    noisy = noisy_log(log_probabilities, label_noise)
+    noisy = shares(log_probabilities, noise_levels(label_noise)).log_z
     return {
         "probability": jnp.exp(log_probabilities[..., 1]),
         "noisy_probability": jnp.exp(noisy[..., 1]),

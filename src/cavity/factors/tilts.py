@@ -125,11 +125,6 @@ def mixed(tilt: Tilt, variance: jax.Array, levels: Levels) -> Tilt:
     )
 
 
-def mirror_tilted(tilt: Tilt, sign: jax.Array) -> Tilt:
-    """The tilted distribution of t(sign · f) under the mirrored cavity; sign is ±1."""
-    return tilt._replace(d1=sign * tilt.d1, pull=sign * tilt.pull, lift=sign * tilt.lift)
-
-
 def threshold(mean: jax.Array, variance: jax.Array, width: float) -> Tilt:
     """The likelihood Φ(f/√width) for a cavity N(m, v); width 0 is the step. With s² = v + width and z = m/s:
 
@@ -188,7 +183,7 @@ def expected_log_of_step(
     return jnp.sum(mass * jnp.where(mass > 0, log_t, 0.0)) / jnp.sum(mass)
 
 
-def as_tilted(tilt: Tilt) -> Tilted:
-    """log Z, (d1, d2) and the site of a scalar Gaussian."""
-    stats = jnp.stack([tilt.d1, -tilt.bend], axis=-1)
-    return Tilted(tilt.log_z, stats, jnp.stack([tilt.pull, tilt.bend], axis=-1) / tilt.ratio[..., None])
+def as_tilted(tilt: Tilt, sign: Any = 1.0) -> Tilted:
+    """log Z, (d1, d2) and the site of a scalar Gaussian; of t(sign · f) under the mirrored cavity, sign is ±1."""
+    stats = jnp.stack([sign * tilt.d1, -tilt.bend], axis=-1)
+    return Tilted(tilt.log_z, stats, jnp.stack([sign * tilt.pull, tilt.bend], axis=-1) / tilt.ratio[..., None])

@@ -18,7 +18,7 @@ from cavity.families.base import Family
 from cavity.numerics.sums import (
     FEW,
     all_last,
-    any_last,
+    apart,
     log_excess,
     log_sum_along,
     shares_and_rest,
@@ -41,7 +41,8 @@ def spread_gap(weights: Sequence[jax.Array], others: Sequence[jax.Array]) -> jax
     if len(weights) == 1:
         return jnp.zeros_like(weights[0])
     if len(weights) == 2:
-        u, v = (jnp.clip(own[0] - own[1], -LARGEST_ODDS, LARGEST_ODDS) for own in (weights, others))
+        u = jnp.clip(weights[0] - weights[1], -LARGEST_ODDS, LARGEST_ODDS)
+        v = jnp.clip(others[0] - others[1], -LARGEST_ODDS, LARGEST_ODDS)
         half, low = jnp.exp(0.5 * (u - v)), jnp.exp(-0.5 * jnp.abs(v))
         return jnp.abs(half - 1.0 / half) * low / (1.0 + low * low)
     (p, p_rest), (q, q_rest) = shares_and_rest(weights), shares_and_rest(others)
@@ -115,8 +116,8 @@ class Categorical(Family):
 
     def log_partition(self, eta: jax.Array) -> jax.Array:
         """log Σ weights of possible states: −inf if there is none, inf if more zeros were removed than there were."""
-        negative = any_last(self.zeros(eta) < -SOME)
-        return jnp.where(negative, jnp.inf, log_sum_along(self.log_weights(eta)))
+        counted = all_last(self.zeros(eta) >= -SOME)
+        return jnp.where(counted, log_sum_along(self.log_weights(eta)), jnp.inf)
 
     def moments(self, eta: jax.Array) -> jax.Array:
         """The K probabilities."""
@@ -129,7 +130,7 @@ class Categorical(Family):
 
     def is_proper(self, eta: jax.Array) -> jax.Array:
         zeros = self.zeros(eta)
-        return any_last(zeros <= SOME) & all_last(zeros >= -SOME) & all_last(jnp.isfinite(jnp.asarray(eta)))
+        return ~all_last(zeros > SOME) & all_last(zeros >= -SOME) & all_last(jnp.isfinite(jnp.asarray(eta)))
 
     def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         weights = self.log_weights(eta)
@@ -175,9 +176,8 @@ class Categorical(Family):
         """Largest difference of probabilities in units of sqrt(p (1 − p)) under `eta`."""
         both = self.is_proper(eta) & self.is_proper(other)
         if self.states <= FEW:
-            eta, other = self.log_weights(eta), self.log_weights(other)
-            apart = [[own[..., k] for k in range(self.states)] for own in (eta, other)]
-            return jnp.where(both, spread_gap(*apart), jnp.inf)
+            gap = spread_gap(apart(self.log_weights(eta)), apart(self.log_weights(other)))
+            return jnp.where(both, gap, jnp.inf)
         p, q = self.moments(eta), self.moments(other)
         _, rest = sums_without_each(p)
         # Of the most probable state, 1 − p and p − q are known from the other states alone.

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
-from operator import itemgetter
+from itertools import accumulate, pairwise, starmap
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import jax
@@ -26,15 +26,9 @@ def tilted_size(family: Family) -> int:
     return getattr(family, "tilted_size", moment_size(family))
 
 
-def consecutive_slices(sizes: list[int]) -> tuple[slice, ...]:
+def consecutive_slices(sizes: Iterable[int]) -> tuple[slice, ...]:
     """Consecutive slices of these lengths."""
-    ends = list(accumulate(sizes))
-    return tuple(slice(end - size, end) for size, end in zip(sizes, ends, strict=True))
-
-
-def add(terms: list[jax.Array]) -> jax.Array:
-    """The elementwise sum of arrays of one shape."""
-    return reduce(jnp.add, terms)
+    return tuple(starmap(slice, pairwise(accumulate(sizes, initial=0))))
 
 
 @dataclass(frozen=True)
@@ -60,11 +54,16 @@ class Product(Family):
 
     @property
     def cavities_proper(self) -> bool:
-        return all(family.cavities_proper for family in self.families)
+        return all(map(attrgetter("cavities_proper"), self.families))
 
     @property
     def size(self) -> int:
-        return sum(family.size for family in self.families)
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The lengths of the families' natural parameters."""
+        return list(map(attrgetter("size"), self.families))
 
     @property
     def tilted_size(self) -> int:
@@ -83,15 +82,15 @@ class Product(Family):
     @property
     def slices(self) -> tuple[slice, ...]:
         """Where each family's natural parameters lie."""
-        return consecutive_slices([family.size for family in self.families])
+        return consecutive_slices(self.sizes)
 
     def parts(self, eta: jax.Array) -> list[jax.Array]:
         """The natural parameters of each family."""
-        return [jnp.asarray(eta)[..., part] for part in self.slices]
+        return self.split(eta, self.sizes)
 
     def split(self, stats: jax.Array, sizes: list[int]) -> list[jax.Array]:
         """Statistics cut into one piece for each family."""
-        return [jnp.asarray(stats)[..., part] for part in consecutive_slices(sizes)]
+        return jnp.split(jnp.asarray(stats), list(accumulate(sizes))[:-1], axis=-1)
 
     def each(self, question: str, *etas: jax.Array) -> list[Any]:
         """The answers of all families to one question about their own parameters."""
@@ -100,8 +99,11 @@ class Product(Family):
             rows = [jnp.asarray(eta).reshape(*jnp.shape(eta)[:-1], count, family.size) for eta in etas]
             found = jax.vmap(getattr(family, question), in_axes=-2)(*rows)
             return [jax.tree.map(itemgetter(k), found) for k in range(count)]
-        pieces = zip(*(self.parts(eta) for eta in etas), strict=True)
-        return [getattr(family, question)(*own) for family, own in zip(self.families, pieces, strict=True)]
+        pieces = zip(*map(self.parts, etas), strict=True)
+        answers = []
+        for family, own in zip(self.families, pieces, strict=True):
+            answers.append(getattr(family, question)(*own))
+        return answers
 
     def flat(self) -> jax.Array:
         return jnp.concatenate([family.flat() for family in self.families])
@@ -114,7 +116,7 @@ class Product(Family):
         return self.joined("statistics", x)
 
     def log_partition(self, eta: jax.Array) -> jax.Array:
-        return add(self.each("log_partition", eta))
+        return reduce(jnp.add, self.each("log_partition", eta))
 
     def moments(self, eta: jax.Array) -> jax.Array:
         return jnp.concatenate(self.each("moments", eta), axis=-1)
@@ -142,13 +144,13 @@ class Product(Family):
 
     def log_density(self, eta: jax.Array, x: Any) -> jax.Array:
         triples = zip(self.families, self.parts(eta), x, strict=True)
-        return add([family.log_density(own, value) for family, own, value in triples])
+        return reduce(jnp.add, [family.log_density(own, value) for family, own, value in triples])
 
     def entropy(self, eta: jax.Array) -> jax.Array:
-        return add(self.each("entropy", eta))
+        return reduce(jnp.add, self.each("entropy", eta))
 
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
-        return add(self.each("kl", eta, other))
+        return reduce(jnp.add, self.each("kl", eta, other))
 
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         return reduce(jnp.maximum, self.each("distance", eta, other))

@@ -9,7 +9,7 @@ floating point subtracts without error when they are close.
 """
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 
 import jax
 import jax.numpy as jnp
@@ -42,9 +42,7 @@ def log_sum_along(values: jax.Array, axis: int = -1) -> jax.Array:
     """log Σ exp over an axis."""
     if values.shape[axis] > FEW:
         return jax.nn.logsumexp(values, axis=axis)
-    return elementwise_log_sum(
-        [jax.lax.index_in_dim(values, k, axis, keepdims=False) for k in range(values.shape[axis])]
-    )
+    return elementwise_log_sum(apart(values, axis))
 
 
 def shares_last(log_values: jax.Array) -> jax.Array:
@@ -54,7 +52,7 @@ def shares_last(log_values: jax.Array) -> jax.Array:
         weights = jnp.exp(log_values - jnp.where(top > -jnp.inf, top, 0.0))
         total = jnp.sum(weights, axis=-1, keepdims=True)
         return weights / jnp.where(total > 0, total, 1.0)
-    return jnp.stack(shares_and_rest([log_values[..., k] for k in range(log_values.shape[-1])])[0], axis=-1)
+    return jnp.stack(shares_and_rest(apart(log_values))[0], axis=-1)
 
 
 def shares_and_rest(terms: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -72,12 +70,7 @@ def all_last(flags: jax.Array) -> jax.Array:
     """Whether all flags of the last axis hold."""
     if flags.shape[-1] > FEW:
         return jnp.all(flags, axis=-1)
-    return reduce(jnp.logical_and, [flags[..., k] for k in range(flags.shape[-1])])
-
-
-def any_last(flags: jax.Array) -> jax.Array:
-    """Whether any flag of the last axis holds."""
-    return ~all_last(~flags)
+    return reduce(jnp.logical_and, apart(flags))
 
 
 def unstacked(values: jax.Array) -> list[jax.Array]:
@@ -85,14 +78,15 @@ def unstacked(values: jax.Array) -> list[jax.Array]:
     return apart(values) if values.shape[0] <= FEW else [values]
 
 
-def apart(values: jax.Array) -> list[jax.Array]:
-    """The entries of a vector."""
-    return [values[k] for k in range(values.shape[0])]
+def apart(values: jax.Array, axis: int = -1) -> list[jax.Array]:
+    """The entries along an axis."""
+    entry = partial(jax.lax.index_in_dim, values, axis=axis, keepdims=False)
+    return list(map(entry, range(values.shape[axis])))
 
 
 def concatenate_pieces(pieces: Sequence[jax.Array]) -> jax.Array:
     """Entries and vectors in one vector."""
-    return jnp.concatenate([jnp.atleast_1d(piece) for piece in pieces])
+    return jnp.concatenate(list(map(jnp.atleast_1d, pieces)))
 
 
 def power_series(x: jax.Array, coefficients: Sequence[float]) -> jax.Array:
