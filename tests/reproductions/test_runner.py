@@ -3,12 +3,14 @@
 import io
 import json
 
+import cavity_reproductions
 import pytest
 from cavity_reproductions import Config, Experiment, Interrupted, Outcome, run
 from cavity_reproductions import runner as runner_module
 from cavity_reproductions.base import VERDICTS, array, grade, make_unit, plain
 from rich.console import Console
 
+import cavity
 from cavity.reports import Table, figure
 
 
@@ -93,6 +95,17 @@ def test_other_seed_size_and_version_are_not_mixed_in(tmp_path, monkeypatch):
     assert go([], tmp_path).units_run == 5
     monkeypatch.undo()
     assert go([], tmp_path).units_run == 0
+
+
+@pytest.mark.parametrize("package", [cavity, cavity_reproductions])
+def test_units_of_other_code_are_not_mixed_in(tmp_path, monkeypatch, package):
+    (tmp_path / "changed").mkdir()
+    (tmp_path / "changed" / "__init__.py").write_text("x = 1\n")
+    before = runner_module.code_digest()
+    monkeypatch.setattr(package, "__file__", str(tmp_path / "changed" / "__init__.py"))
+    after = runner_module.code_digest()
+    (tmp_path / "changed" / "__init__.py").write_text("x = 2\n")
+    assert len({before, after, runner_module.code_digest()}) == 3
 
 
 def test_a_full_run_has_a_verdict_in_all_places(tmp_path):

@@ -21,6 +21,8 @@ import jax
 from rich.console import Console
 from rich.text import Text
 
+import cavity
+import cavity_reproductions
 from cavity._version import __version__
 from cavity.reports import UnitProgress, markdown, save, show
 from cavity_reproductions.base import PARTS, Config, Experiment, Outcome, Unit, plain
@@ -56,10 +58,11 @@ class Record(NamedTuple):
 
 
 def code_digest() -> str:
-    """A fingerprint of the installed package: units computed by other code do not belong to this run."""
+    """A fingerprint of the library and of the experiments: units computed by other code do not belong to this run."""
     digest = hashlib.sha256(__version__.encode())
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
+    for package in (cavity, cavity_reproductions):
+        for path in sorted(Path(package.__file__).parent.rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
