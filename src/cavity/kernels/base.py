@@ -180,7 +180,7 @@ class Composite(Kernel):
                 )
 
     @property
-    def parts(self) -> tuple[Kernel, ...]:
+    def parts(self) -> tuple[Parameters, ...]:
         return self.left.parts + self.right.parts
 
     def rebuild(self, values: Any) -> Self:
