@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jaxtyping import Array, Float
 
 from cavity._core import checks
 from cavity._core.precision import open_float64
@@ -39,7 +40,7 @@ class Factor:
     closed_forms: ClassVar[tuple[str, ...]] = ()
 
     #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
-    log_z: Callable[..., jax.Array] | None = None
+    log_z: Callable[..., Float[Array, ""]] | None = None
 
     def __init_subclass__(cls) -> None:
         open_float64(cls, "predict")
@@ -49,7 +50,7 @@ class Factor:
         for leaf in jax.tree.leaves(data):
             checks.array("data", leaf, tuple(range(1, np.ndim(leaf) + 1)) or (1,))
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Any, data: Any) -> Float[Array, ""]:
         """log t(x) for one site's data."""
         raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")
 
@@ -61,14 +62,14 @@ class Factor:
         """Whether log t is known to be concave in x whatever the data: a posterior of such factors has one mode."""
         return False
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: Float[Array, " k"], data: Any, power: float) -> Tilted:
         """Moments of t(x)**power × cavity(x) in closed form, or NotImplemented where there is none.
 
         `cavity` is one natural parameter vector (no batch axis) and `power` a plain number.
         """
         return NotImplemented
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: Float[Array, " k"], data: Any, tilted: Tilted) -> Float[Array, ""]:
         """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known."""
         return NotImplemented
 
@@ -76,7 +77,7 @@ class Factor:
         """The strategy that integrates it where none is named; None: a closed form, enumeration or quadrature."""
         return None
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Any, variance: Any) -> dict[str, Float[Array, "..."]]:
         """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""
         return {}
 
