@@ -2,7 +2,8 @@
 
 A factor is a frozen dataclass registered as a JAX pytree (`@factor`): fields that are numbers or arrays are its
 parameters, traced and differentiable; functions and other static fields are declared with `static()`.
-The data of one site arrive as the argument `data`, any pytree.
+The data of one site arrive as the argument `data`, any pytree. In the shapes of arrays `k` counts the natural
+parameters of one message (docs/notation.md, Shapes).
 """
 
 from collections.abc import Callable

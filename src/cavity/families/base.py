@@ -10,6 +10,9 @@ whose leading axes are sites or batches:
 so that a shape of 1e-6 keeps all its digits. A *message* (a site, a factor's approximation) is exp(eta·T(x)); the
 uniform message is `uniform()` = 0, and multiplying a distribution by messages is addition of natural
 parameters. Messages may be improper; only posteriors must be proper.
+
+In the shapes of arrays `k` is `size`, `s` the number of expected statistics, `l` is `local_size`, and `*batch` are the
+leading axes (docs/notation.md, Shapes).
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,7 @@
-"""Projections: from a tilted distribution to the message that stands for it."""
+"""Projections: from a tilted distribution to the message that stands for it.
+
+In the shapes of arrays `k` counts the natural parameters of one message (docs/notation.md, Shapes).
+"""
 
 import dataclasses
 from abc import ABC, abstractmethod

@@ -3,7 +3,7 @@
 A schedule makes tables of visits, one row per block. The sites of a block are updated in parallel from the same q, the
 blocks one after another; so blocks of one site are sequential EP and one block of all sites is parallel EP. Rows are
 padded with the number of sites, an index no site has. Within one table a site appears at most once; an order that
-repeats sites takes several tables.
+repeats sites takes several tables. Shapes are written as in docs/notation.md.
 """
 
 from abc import ABC, abstractmethod

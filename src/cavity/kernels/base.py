@@ -1,4 +1,7 @@
-"""The contract of a kernel: a covariance function k(x, z) with positive parameters; sums and products are kernels."""
+"""The contract of a kernel: a covariance function k(x, z) with positive parameters; sums and products are kernels.
+
+In the shapes of arrays X has `n` points of `d` numbers and Z has `m`; without Z, m = n (docs/notation.md, Shapes).
+"""
 
 import dataclasses
 import operator

@@ -2,7 +2,8 @@
 
 `tilt` is called for one site at a time and mapped over sites by the loop, so it must be free of Python branches on
 values. A strategy may learn: `init` gives what it knows before a run, as arrays that the compiled loop carries, `tilt`
-reads them, and `learn` is called on the host between sweeps. Strategies that do not learn carry nothing.
+reads them, and `learn` is called on the host between sweeps. Strategies that do not learn carry nothing. In the shapes
+of arrays `k` counts the natural parameters of one message (docs/notation.md, Shapes).
 """
 
 from abc import ABC, abstractmethod

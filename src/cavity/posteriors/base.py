@@ -7,6 +7,9 @@ of a value (`seen`).
 Sites that are visited one after another go through *windows*: `begin` opens a pass over the sites in a given order,
 `open` takes out what the next few sites need, `local` and `absorb` work inside that window, `close` puts the outcome
 back into the pass. A posterior without windows has one, q itself.
+
+In the shapes of arrays `sites` are rows, `k` the natural parameters and `l` the local coordinates of one message; names
+with `_` differ from group to group (docs/notation.md, Shapes).
 """
 
 from abc import ABC, abstractmethod
