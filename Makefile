@@ -10,7 +10,7 @@ LOCK   := requirements.lock
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 # what the tests need besides the library and its extras
-TEST_PACKAGES := pytest pytest-xdist hypothesis mpmath networkx pandas dask[dataframe]
+TEST_PACKAGES := beartype pytest pytest-xdist hypothesis mpmath networkx pandas dask[dataframe]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

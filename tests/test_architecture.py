@@ -2,18 +2,27 @@
 
 import ast
 import collections
+import importlib
 import io
+import re
 import tokenize
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "cavity"
+DOCS = Path(__file__).parents[1] / "docs"
 FILES = sorted(ROOT.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 #: packages that are optional, or slow and needed by one call alone: imported where they are used
 OPTIONAL = {"arviz", "dask", "distributed", "matplotlib", "networkx", "pandas", "pgmpy", "pyarrow", "sklearn"}
 DOCUMENTED = (ast.Module, ast.FunctionDef, ast.ClassDef)
+#: what every package names in its `__all__`; the package of plumbing is private
+PACKAGES = [
+    ".".join(("cavity", *path.parent.relative_to(ROOT).parts))
+    for path in FILES
+    if path.name == "__init__.py" and path.parent.name != "_core"
+]
 SILENT = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -94,3 +103,18 @@ def test_imports_inside_functions_are_of_optional_packages_only():
                     names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                     found += [f"{path.relative_to(ROOT)}: {n}" for n in names if n.split(".")[0] not in OPTIONAL]
     assert not found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_is_public(package):
+    home = importlib.import_module(package)
+    assert len(set(home.__all__)) == len(home.__all__)
+    assert [name for name in home.__all__ if not hasattr(home, name)] == []
+    assert [name for name in home.__all__ if name.startswith("_") and name != "__version__"] == []
+
+
+def test_what_the_reference_lists_is_public():
+    listed = re.findall(r"^::: (cavity[.\w]*)\.(\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(listed) > 150
+    hidden = [(home, name) for home, name in listed if name not in importlib.import_module(home).__all__]
+    assert hidden == []

@@ -51,6 +51,13 @@ def test_the_page_lists_what_exists(section):
     assert listed(section) == EXISTS[section]
 
 
+@pytest.mark.parametrize("section", sorted(set(EXISTS) - {"Commands", "Statuses"}))
+def test_what_the_page_lists_is_public(section):
+    homes = (cavity, baselines, distributed, factors, families, kernels, learned, models)
+    public = {name for home in homes for name in home.__all__}
+    assert {name.removeprefix("models.") for name in listed(section)} <= public
+
+
 def test_every_section_is_compared():
     assert set(SECTIONS) == set(EXISTS)
 

@@ -132,7 +132,7 @@ def softmax_curvature(data: MixtureData, w: np.ndarray) -> tuple[float, np.ndarr
     a, copies = data.concentration, data.copies
     with np.errstate(divide="ignore"):
         log_parts = np.log(w) + data.log_densities
-    log_terms = logsumexp(log_parts, axis=1)
+    log_terms = np.asarray(logsumexp(log_parts, axis=1))
     r = np.exp(log_parts - log_terms[:, None])
     value = copies @ log_terms + a @ np.log(w) + gammaln(a.sum()) - gammaln(a).sum()
     total = a.sum() + copies.sum()

@@ -229,7 +229,7 @@ def gibbs_density(chain: Chain, grid: Any, averaging: bool = True) -> np.ndarray
         distinct, times = np.unique(pairs, axis=0, return_counts=True)
         gap = points[:, None] - distinct[:, 0]
         log_parts = -0.5 * (gap**2 / distinct[:, 1] + np.log(distinct[:, 1]) + LOG_2PI)
-    return np.exp(logsumexp(log_parts + np.log(times / times.sum()), axis=1))
+    return np.exp(np.asarray(logsumexp(log_parts + np.log(times / times.sum()), axis=1)))
 
 
 #: smallest weight a mixture component is given in a sample: a Dirichlet draw may underflow to 0

@@ -71,7 +71,7 @@ class ProposalMixture:
     def log_density(self, z: np.ndarray) -> np.ndarray:
         """At the rows of z."""
         parts = [math.log(share) + own.log_density(z) for own, share in zip(self.components, self.shares, strict=True)]
-        return logsumexp(parts, axis=0)
+        return np.asarray(logsumexp(parts, axis=0))
 
     def draw(self, rng: np.random.Generator, count: int) -> MixtureDraws:
         """`count` draws, from each component in proportion to its share, and at least two."""

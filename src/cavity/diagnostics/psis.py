@@ -168,5 +168,6 @@ def weighted_moments(x: Any, weights: np.ndarray, most: int) -> WeightedMoments:
         parts = [part.reshape(np.shape(leaf)[1:])[()] for part, leaf in zip(np.split(row, ends), leaves, strict=True)]
         return jax.tree.unflatten(structure, parts)
 
-    rows = map(shaped, (mean, mean_error, variance, variance_error))
-    return WeightedMoments(*rows, covariance, covariance_error)
+    return WeightedMoments(
+        shaped(mean), shaped(mean_error), shaped(variance), shaped(variance_error), covariance, covariance_error
+    )

@@ -47,8 +47,11 @@ class Variables:
 
     def add(self, states: int | Sequence[str], name: str | None = None) -> int:
         """A variable, by its number of states or their names; its number."""
-        labels = None if isinstance(states, int | np.integer) else tuple(map(str, states))
-        count = int(states) if labels is None else len(labels)
+        if isinstance(states, int | np.integer):
+            labels, count = None, int(states)
+        else:
+            labels = tuple(map(str, states))
+            count = len(labels)
         if count < 1:
             raise ValueError(f"a variable needs at least one state; found {states!r}.")
         if labels is not None and len(set(labels)) != count:

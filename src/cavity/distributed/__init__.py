@@ -6,16 +6,20 @@ except ImportError as error:
     raise ImportError("cavity.distributed needs Dask; install it with: pip install 'cavity[dask]'.") from error
 
 from cavity.distributed.clients import Failure, computed, connected, infer_all, local_client, map
+from cavity.distributed.gaussian import GaussianResult
 from cavity.distributed.graph_fit import GraphFit, infer_in_parts
 from cavity.distributed.linear_fit import Fit, fit
 from cavity.distributed.linear_fit import load_fit as load
 from cavity.distributed.partitions import Partitioned, partitioned
+from cavity.distributed.rounds import RoundsResult
 
 __all__ = [
     "Failure",
     "Fit",
+    "GaussianResult",
     "GraphFit",
     "Partitioned",
+    "RoundsResult",
     "computed",
     "connected",
     "fit",

@@ -106,8 +106,19 @@ class GaussianResult(RoundsResult):
     """q(w) whose packed natural parameters are those of the prior and of every contribution, added up.
 
     Attributes:
-        prior, contributions: packed natural parameters, one row of contributions per shard.
+        status: why it ended.
+        log_evidence: estimate of log p(D) (3.40); None where it was not measured.
+        mismatch: the largest moment mismatch of all shards, measured at the state handed back.
+        residuals: the largest mismatch met in every round.
+        seconds: the run took.
+        prior: packed natural parameters of the prior.
+        contributions: of every shard, packed, one row each.
         shortened: rounds whose step was halved to keep q or a cavity proper.
+
+    Examples:
+        >>> from cavity import distributed
+        >>> issubclass(distributed.Fit, distributed.GaussianResult)
+        True
     """
 
     prior: np.ndarray

@@ -121,6 +121,17 @@ class RoundsResult(Result):
         mismatch: the largest moment mismatch of all shards, measured at this very state where the run has ended.
         residuals: the largest mismatch met in every round.
         seconds: the run took.
+
+    Examples:
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> from cavity import distributed
+        >>> residuals = np.array([0.3, 1e-8])
+        >>> found = distributed.RoundsResult(
+        ...     status=cv.Status.CONVERGED, log_evidence=None, mismatch=1e-8, residuals=residuals, seconds=0.1
+        ... )
+        >>> found.rounds
+        2
     """
 
     status: Status

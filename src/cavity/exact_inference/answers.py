@@ -137,7 +137,7 @@ def expand_mixture(data: MixtureData) -> Estimate:
     concentration = prior + counts
     log_beta = np.sum(gammaln(concentration), axis=1) - gammaln(prior.sum() + n)
     log_terms = log_coefficients + log_beta - (np.sum(gammaln(prior)) - gammaln(prior.sum()))
-    log_z = float(logsumexp(log_terms))
+    log_z = float(np.asarray(logsumexp(log_terms)))
     weight = np.exp(log_terms - log_z)
     means = concentration / (prior.sum() + n)
     mean = weight @ means
@@ -188,7 +188,7 @@ def enumerate_clutter(data: ClutterData) -> Estimate:
     squares = sum((column - means[:, [j]]) ** 2 for j, column in enumerate(x.T))
     log_choice = np.where(signal, data.log_signal_constant - 0.5 * squares, data.log_background[index]).sum(axis=1)
     log_terms = log_choice - 0.5 * np.sum(eigenvalues * means**2 + np.log(precision / eigenvalues), axis=1)
-    log_z = float(logsumexp(log_terms))
+    log_z = float(np.asarray(logsumexp(log_terms)))
     weight = np.exp(log_terms - log_z)
     mean = weight @ means
     gaps = means - mean
@@ -287,7 +287,7 @@ def integrate_on_host(log_f: Callable[[np.ndarray], np.ndarray], edges: np.ndarr
         points += half_nodes.size
         all_nodes = np.concatenate([settled_nodes, half_nodes.ravel()])
         all_terms = np.concatenate([settled_terms, half_terms.ravel()])
-        log_z = float(logsumexp(all_terms))
+        log_z = float(np.asarray(logsumexp(all_terms)))
         if not np.isfinite(log_z):
             break
         share = np.exp(all_terms - log_z)

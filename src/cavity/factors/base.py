@@ -2,7 +2,8 @@
 
 A factor is a frozen dataclass registered as a JAX pytree (`@factor`): fields that are numbers or arrays are its
 parameters, traced and differentiable; functions and other static fields are declared with `static()`.
-The data of one site arrive as the argument `data`, any pytree.
+The data of one site arrive as the argument `data`, any pytree. In the shapes of arrays `k` counts the natural
+parameters of one message (docs/notation.md, Shapes).
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jaxtyping import Array, Float
 
 from cavity._core import checks
 from cavity._core.precision import open_float64
@@ -39,7 +41,7 @@ class Factor:
     closed_forms: ClassVar[tuple[str, ...]] = ()
 
     #: log Z alone, `log_z(*family.coordinates(cavity), data)`, from which the rest follows by differentiation.
-    log_z: Callable[..., jax.Array] | None = None
+    log_z: Callable[..., Float[Array, ""]] | None = None
 
     def __init_subclass__(cls) -> None:
         open_float64(cls, "predict")
@@ -49,7 +51,7 @@ class Factor:
         for leaf in jax.tree.leaves(data):
             checks.array("data", leaf, tuple(range(1, np.ndim(leaf) + 1)) or (1,))
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Any, data: Any) -> Float[Array, ""]:
         """log t(x) for one site's data."""
         raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")
 
@@ -61,14 +63,14 @@ class Factor:
         """Whether log t is known to be concave in x whatever the data: a posterior of such factors has one mode."""
         return False
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: Float[Array, " k"], data: Any, power: float) -> Tilted:
         """Moments of t(x)**power × cavity(x) in closed form, or NotImplemented where there is none.
 
         `cavity` is one natural parameter vector (no batch axis) and `power` a plain number.
         """
         return NotImplemented
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: Float[Array, " k"], data: Any, tilted: Tilted) -> Float[Array, ""]:
         """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known."""
         return NotImplemented
 
@@ -76,7 +78,7 @@ class Factor:
         """The strategy that integrates it where none is named; None: a closed form, enumeration or quadrature."""
         return None
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Any, variance: Any) -> dict[str, Float[Array, "..."]]:
         """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""
         return {}
 

@@ -10,6 +10,9 @@ whose leading axes are sites or batches:
 so that a shape of 1e-6 keeps all its digits. A *message* (a site, a factor's approximation) is exp(eta·T(x)); the
 uniform message is `uniform()` = 0, and multiplying a distribution by messages is addition of natural
 parameters. Messages may be improper; only posteriors must be proper.
+
+In the shapes of arrays `k` is `size`, `s` the number of expected statistics, `l` is `local_size`, and `*batch` are the
+leading axes (docs/notation.md, Shapes).
 """
 
 from abc import ABC, abstractmethod
@@ -17,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
 
 from cavity._core.precision import float64, open_float64
 
@@ -45,9 +49,9 @@ class Tilted(NamedTuple):
         [2.0, 1.0]
     """
 
-    log_z: jax.Array
-    stats: jax.Array
-    site: jax.Array
+    log_z: Float[Array, "*batch"]
+    stats: Float[Array, "*batch s"]
+    site: Float[Array, "*batch k"]
 
 
 class Family(ABC):
@@ -83,110 +87,116 @@ class Family(ABC):
         return ()
 
     @float64
-    def uniform(self) -> jax.Array:
+    def uniform(self) -> Float[Array, " k"]:
         """The uniform message, exp(0·T(x)) = 1."""
         return jnp.zeros(self.size)
 
     @float64
-    def flat(self) -> jax.Array:
+    def flat(self) -> Float[Array, " k"]:
         """Natural parameters of the density that is constant in x (improper or not)."""
         return jnp.zeros(self.size)
 
     @abstractmethod
-    def statistics(self, x: jax.Array) -> jax.Array:
+    def statistics(self, x: Any) -> Float[Array, "*batch s"]:
         """Sufficient statistics T(x)."""
 
     @abstractmethod
-    def log_partition(self, eta: jax.Array) -> jax.Array:
+    def log_partition(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
         """A(eta) = log ∫ exp((eta − flat)·T(x)) dx."""
 
     @abstractmethod
-    def moments(self, eta: jax.Array) -> jax.Array:
+    def moments(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch s"]:
         """Expected sufficient statistics, the gradient of A."""
 
     @abstractmethod
-    def natural(self, mu: jax.Array) -> jax.Array:
+    def natural(self, mu: Float[Array, "*batch s"]) -> Float[Array, "*batch k"]:
         """The natural parameters whose expected statistics are `mu`: the inverse of `moments`."""
 
     @abstractmethod
-    def is_proper(self, eta: jax.Array) -> jax.Array:
+    def is_proper(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
         """Whether exp(eta·T) times the base measure can be normalised."""
 
-    def is_allowed(self, eta: jax.Array) -> jax.Array:
+    def is_allowed(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
         """Whether q or a cavity may have these parameters in a run: proper, or improper as the family admits."""
         return self.is_proper(eta)
 
     @abstractmethod
-    def sample(self, key: jax.Array, eta: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+    def sample(self, key: Key[Array, ""], eta: Float[Array, "*batch k"], shape: tuple[int, ...] = ()) -> Any:
         """Independent draws of shape `shape + eta.shape[:-1] + event_shape`."""
 
     @abstractmethod
-    def mean(self, eta: jax.Array) -> jax.Array:
+    def mean(self, eta: Float[Array, "*batch k"]) -> Any:
         """E[x]."""
 
     @abstractmethod
-    def covariance(self, eta: jax.Array) -> jax.Array:
+    def covariance(self, eta: Float[Array, "*batch k"]) -> Any:
         """Cov[x]: a number for scalar x, a matrix for vectors."""
 
     @abstractmethod
-    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+    def distance(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
         """Moment mismatch of two members, the one measure of convergence: 0 when equal, in units of `eta`'s own spread.
 
         Gaussian families: the larger of |mean − mean'| / sd and |log variance ratio|. Other families: the largest
         difference of expected statistics in units of their standard deviation. Infinite if one is improper.
         """
 
-    def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
+    def coordinates(self, eta: Float[Array, "*batch k"]) -> tuple[Float[Array, "..."], ...]:
         """The arguments a factor's `log_z` takes: (mean, covariance) for Gaussians, else the usual parameters."""
         return (eta,)
 
-    def is_negative(self, eta: jax.Array) -> jax.Array:
+    def is_negative(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
         """Whether a site is of the kind EP may meet but no distribution has: a negative precision or exponent."""
         return jnp.any(eta < 0, axis=-1)
 
-    def views(self, eta: jax.Array) -> dict[str, jax.Array]:
+    def views(self, eta: Float[Array, "*batch k"]) -> dict[str, Float[Array, "..."]]:
         """Further parameters users ask for by name, beside mean and covariance."""
         return {}
 
     @float64
-    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+    def log_density(self, eta: Float[Array, "*batch k"], x: Any) -> Float[Array, "..."]:
         """log density at x."""
         weights = jnp.asarray(eta) - self.flat()
         return jnp.sum(weights * self.statistics(jnp.asarray(x)), axis=-1) - self.log_partition(jnp.asarray(eta))
 
     @float64
-    def product(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+    def product(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch k"]:
         """Natural parameters of the normalised product of two densities."""
         return jnp.asarray(eta) + jnp.asarray(other) - self.flat()
 
     @float64
-    def ratio(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+    def ratio(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch k"]:
         """Natural parameters of the quotient of two densities; it may be improper."""
         return jnp.asarray(eta) - jnp.asarray(other) + self.flat()
 
     @float64
-    def power(self, eta: jax.Array, exponent: float) -> jax.Array:
+    def power(self, eta: Float[Array, "*batch k"], exponent: float) -> Float[Array, "*batch k"]:
         """Natural parameters of a density raised to `exponent` and normalised."""
         return self.flat() + exponent * (jnp.asarray(eta) - self.flat())
 
     @float64
-    def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+    def kl(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
         """KL(eta ‖ other) = (eta − other)·mu(eta) − A(eta) + A(other)."""
         eta, other = jnp.asarray(eta), jnp.asarray(other)
         linear = jnp.sum((eta - other) * self.moments(eta), axis=-1)
         return linear - self.log_partition(eta) + self.log_partition(other)
 
     @float64
-    def entropy(self, eta: jax.Array) -> jax.Array:
+    def entropy(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
         """−E[log density] = A(eta) − (eta − flat)·mu(eta)."""
         eta = jnp.asarray(eta)
         return self.log_partition(eta) - jnp.sum((eta - self.flat()) * self.moments(eta), axis=-1)
 
-    def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
+    def message(self, cavity: Float[Array, "*batch k"], stats: Float[Array, "*batch s"]) -> Float[Array, "*batch k"]:
         """The message that turns `cavity` into the member with the tilted statistics `stats`."""
         return self.natural(stats) - cavity
 
-    def keep_proper(self, cavity: jax.Array, stats: jax.Array, site: jax.Array, floor: float) -> jax.Array:
+    def keep_proper(
+        self,
+        cavity: Float[Array, "*batch k"],
+        stats: Float[Array, "*batch s"],
+        site: Float[Array, "*batch k"],
+        floor: float,
+    ) -> Float[Array, "*batch k"]:
         """The site nearest in KL to the tilted distribution among those that are no less proper than `floor`."""
         raise TypeError(
             f"RestrictedEP needs {type(self).__name__}.keep_proper, the projection onto proper sites; "
@@ -201,22 +211,26 @@ class Family(ABC):
         """Length of x."""
         return self.size
 
-    def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
+    def from_local(self, reference: Float[Array, "*batch k"], x: Float[Array, "*batch l"]) -> Float[Array, "*batch k"]:
         """The change of natural parameters that x stands for, in the coordinates of the member `reference`."""
         return x
 
-    def to_local(self, reference: jax.Array, change: jax.Array) -> jax.Array:
+    def to_local(
+        self, reference: Float[Array, "*batch k"], change: Float[Array, "*batch k"]
+    ) -> Float[Array, "*batch l"]:
         """The x of a change of natural parameters: the inverse of `from_local`."""
         return change
 
-    def local_moments(self, reference: jax.Array, eta: jax.Array) -> jax.Array:
+    def local_moments(
+        self, reference: Float[Array, "*batch k"], eta: Float[Array, "*batch k"]
+    ) -> Float[Array, "*batch l"]:
         """Expectations under `eta` of the statistics that go with x: the gradient of A(eta + from_local(x)) in x.
 
         Up to a constant: statistics may be centred.
         """
         return self.moments(eta)
 
-    def tilted_stats(self, log_z: Any, cavity: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def tilted_stats(self, log_z: Any, cavity: Float[Array, " k"]) -> tuple[Float[Array, ""], Float[Array, " s"]]:
         """(log Z, stats) from log Z alone by automatic differentiation; `log_z` takes `coordinates(cavity)`.
 
         Expected statistics of any tilted exponential family are mu(cavity) + ∇ log Z in the natural parameters
@@ -233,23 +247,23 @@ class OrFlat(Family):
     that of the model in which the variable has no prior density.
     """
 
-    def is_flat(self, eta: jax.Array) -> jax.Array:
+    def is_flat(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
         """Whether eta is that of the constant function, so that the variable has no distribution yet."""
         return jnp.all(jnp.asarray(eta) == self.flat(), axis=-1)
 
-    def is_allowed(self, eta: jax.Array) -> jax.Array:
+    def is_allowed(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
         return self.is_proper(eta) | self.is_flat(eta)
 
-    def log_partition(self, eta: jax.Array) -> jax.Array:
+    def log_partition(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
         flat = self.is_flat(eta)
         safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
         return jnp.where(flat, 0.0, super().log_partition(safe))
 
-    def stand_in(self) -> jax.Array:
+    def stand_in(self) -> Float[Array, " k"]:
         """Some proper member, for branches that are not taken."""
         return self.flat() + jnp.array([0.0, 1.0])
 
-    def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
+    def distance(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
         """0 between two that are flat."""
         both = self.is_flat(eta) & self.is_flat(other)
         return jnp.where(both, 0.0, super().distance(eta, other))

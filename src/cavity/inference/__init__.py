@@ -1,1 +1,15 @@
 """The one loop and what is plugged into it."""
+
+from cavity.inference import stepping
+from cavity.inference.check import Check
+from cavity.inference.energy import Energy
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.projection import Cowell, Integrals, Projected, Projection
+from cavity.inference.relaxed_energy import RelaxedEnergy, relaxed_dual, relaxed_primal
+from cavity.inference.schedule import Schedule
+from cavity.inference.solution import Solution
+from cavity.inference.status import Rung, Status
+
+# Schedules, methods and `infer` are in `cavity` itself; here is what only extensions and reports name, too.
+__all__ = ["Check", "Cowell", "Energy", "Integrals", "Problem", "Projected", "Projection", "RelaxedEnergy", "Rung"]
+__all__ += ["Schedule", "SiteGroup", "Solution", "Status", "relaxed_dual", "relaxed_primal", "stepping"]

@@ -1,12 +1,15 @@
-"""Projections: from a tilted distribution to the message that stands for it."""
+"""Projections: from a tilted distribution to the message that stands for it.
+
+In the shapes of arrays `k` counts the natural parameters of one message (docs/notation.md, Shapes).
+"""
 
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
 
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity.families.base import Family, Tilted
@@ -20,8 +23,8 @@ class Integrals(NamedTuple):
     as `tilted`.
     """
 
-    tilt: Callable[[jax.Array], tuple[Tilted, dict[str, jax.Array]]]
-    expected_log: Callable[..., jax.Array]
+    tilt: Callable[[Float[Array, " k"]], tuple[Tilted, dict[str, Shaped[Array, ""]]]]
+    expected_log: Callable[..., Float[Array, ""]]
 
 
 class Projected(NamedTuple):
@@ -32,13 +35,13 @@ class Projected(NamedTuple):
     drift: how far the change of memory alone moves what is matched, as a moment mismatch.
     """
 
-    cavity: jax.Array
-    log_z: jax.Array
-    message: jax.Array
-    constraint_relaxed: jax.Array
-    memory: jax.Array
-    drift: jax.Array
-    info: dict[str, jax.Array]
+    cavity: Float[Array, " k"]
+    log_z: Float[Array, ""]
+    message: Float[Array, " k"]
+    constraint_relaxed: Bool[Array, ""]
+    memory: Float[Array, " memory"]
+    drift: Float[Array, ""]
+    info: dict[str, Shaped[Array, ""]]
 
 
 class Projection(ABC):
@@ -66,7 +69,12 @@ class Projection(ABC):
         return
 
     def apply(
-        self, family: Family, integrals: Integrals, cavity: jax.Array, site: jax.Array, memory: jax.Array
+        self,
+        family: Family,
+        integrals: Integrals,
+        cavity: Float[Array, " k"],
+        site: Float[Array, " k"],
+        memory: Float[Array, " memory"],
     ) -> Projected:
         """Tilt and project one site, of which `site` and `memory` are the old ones."""
         tilted, info = integrals.tilt(cavity)
@@ -74,7 +82,9 @@ class Projection(ABC):
         return Projected(cavity, tilted.log_z, message, constraint_relaxed, memory, jnp.zeros(()), info)
 
     @abstractmethod
-    def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
         """(message, whether the expectation constraints had to be given up), for one site."""
 
 
@@ -82,7 +92,9 @@ class Projection(ABC):
 class Matched(Projection):
     """Moment matching, the minimiser of KL(tilted ‖ q): ADF, EP, Power EP."""
 
-    def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
         return tilted.site, jnp.zeros((), bool)
 
 
@@ -97,7 +109,9 @@ class Restricted(Projection):
 
     floor: float = static(default=0.0)
 
-    def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
         negative = family.is_negative(tilted.site)
         kept = family.keep_proper(cavity, tilted.stats, tilted.site, self.floor)
         return jnp.where(negative, kept, tilted.site), negative
@@ -112,5 +126,7 @@ class Cowell(Projection):
             raise TypeError(f"The Cowell projection is defined for Dirichlet sites; found {type(family).__name__}.")
         return dataclasses.replace(family, match="mean_square")
 
-    def project(self, family: Family, cavity: jax.Array, tilted: Tilted) -> tuple[jax.Array, jax.Array]:
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
         return tilted.site, jnp.zeros((), bool)

@@ -3,7 +3,7 @@
 A schedule makes tables of visits, one row per block. The sites of a block are updated in parallel from the same q, the
 blocks one after another; so blocks of one site are sequential EP and one block of all sites is parallel EP. Rows are
 padded with the number of sites, an index no site has. Within one table a site appears at most once; an order that
-repeats sites takes several tables.
+repeats sites takes several tables. Shapes are written as in docs/notation.md.
 """
 
 from abc import ABC, abstractmethod
@@ -13,12 +13,13 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from cavity.families.base import Family
 from cavity.families.product import Product
 
 #: A NumPy array where the table is known beforehand, so that visits as the data come need no gathering.
-Table = jax.Array | np.ndarray
+Table = Int[Array | np.ndarray, "_blocks _width"]
 
 
 class Schedule(ABC):
@@ -34,10 +35,10 @@ class Schedule(ABC):
     names_sites: ClassVar[bool] = False
 
     @abstractmethod
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         """Tables of visits, each (blocks, sites in a block), for the sites of group number `group`, `size` of them."""
 
-    def parts(self, family: Family) -> tuple[np.ndarray | None, ...]:
+    def parts(self, family: Family) -> tuple[Bool[np.ndarray, " k"] | None, ...]:
         """Every table is gone through once for each of these: which numbers of a site may change, None for all."""
         return (None,)
 
@@ -46,7 +47,7 @@ class Schedule(ABC):
 class InOrder(Schedule):
     """One site after another, as the data come."""
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         return (np.arange(size)[:, None],)
 
 
@@ -54,7 +55,7 @@ class InOrder(Schedule):
 class ThereAndBack(Schedule):
     """One site after another, as the data come, and back again: on a chain one sweep carries news to both ends."""
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         there = np.arange(size)[:, None]
         return (there,) if size < 2 else (there, there[::-1])
 
@@ -65,7 +66,7 @@ class Shuffled(Schedule):
 
     random: ClassVar[bool] = True
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         return (jax.random.permutation(key, size)[:, None],)
 
 
@@ -90,7 +91,7 @@ class Order(Schedule):
                 raise ValueError(f"sites must be whole numbers; found {own}.")
         object.__setattr__(self, "sites", tuple(tuple(int(site) for site in own) for own in orders))
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         if group >= len(self.sites):
             raise ValueError(f"sites must hold one order per group; found {len(self.sites)}.")
         order: tuple[int, ...] = self.sites[group]  # type: ignore[assignment]
@@ -110,7 +111,7 @@ class LargestMismatchFirst(Schedule):
 
     needs_mismatch: ClassVar[bool] = True
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         return (jnp.argsort(-mismatch)[:, None],)
 
 
@@ -133,10 +134,10 @@ class OneMessage(Schedule):
         """Whether `order` uses its key."""
         return self.order.random
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         return self.order.visits(group, size, key, mismatch)
 
-    def parts(self, family: Family) -> tuple[np.ndarray | None, ...]:
+    def parts(self, family: Family) -> tuple[Bool[np.ndarray, " k"] | None, ...]:
         if not isinstance(family, Product):
             return (None,)
         numbers = np.arange(family.size)
@@ -147,7 +148,7 @@ class OneMessage(Schedule):
 class Parallel(Schedule):
     """All sites at once from the same q. Cheap sweeps, but more of them, and often a need for damping."""
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         return (np.arange(size)[None, :],)
 
 
@@ -165,7 +166,7 @@ class EveryNth(Schedule):
         if not isinstance(self.n, int) or self.n < 1:
             raise ValueError(f"n must be a whole number of at least 1; found {self.n!r}.")
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         blocks = min(self.n, size)
         sites = np.arange(-(-size // blocks) * blocks).reshape(-1, blocks).T
         return (np.minimum(sites, size),)
@@ -184,7 +185,7 @@ class Blocks(Schedule):
         if not isinstance(self.block_size, int) or self.block_size < 1:
             raise ValueError(f"block_size must be a whole number of at least 1; found {self.block_size!r}.")
 
-    def visits(self, group: int, size: int, key: jax.Array, mismatch: jax.Array) -> tuple[Table, ...]:
+    def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         blocks = -(-size // self.block_size)
         if not self.shuffled:
             return (np.minimum(np.arange(blocks * self.block_size), size).reshape(blocks, self.block_size),)

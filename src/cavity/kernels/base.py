@@ -1,4 +1,7 @@
-"""The contract of a kernel: a covariance function k(x, z) with positive parameters; sums and products are kernels."""
+"""The contract of a kernel: a covariance function k(x, z) with positive parameters; sums and products are kernels.
+
+In the shapes of arrays X has `n` points of `d` numbers and Z has `m`; without Z, m = n (docs/notation.md, Shapes).
+"""
 
 import dataclasses
 import operator
@@ -8,6 +11,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from cavity._core import checks
 from cavity._core.precision import float64
@@ -37,18 +41,18 @@ class Kernel(Parameters):
 
     # ------------------------------------------------------------ what a subclass gives
 
-    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+    def matrix(self, X: Float[Array, "n d"], Z: Float[Array, "m d"] | None) -> Float[Array, "n m"]:
         """k(x_i, z_j), shape (n, m). Without Z: k(x_i, x_j), exactly symmetric."""
         raise NotImplementedError
 
-    def diagonal_of(self, X: jax.Array) -> jax.Array:
+    def diagonal_of(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """k(x_i, x_i), shape (n,)."""
         raise NotImplementedError
 
     # ------------------------------------------------------------ values
 
     @float64
-    def __call__(self, X: Any, Z: Any = None) -> jax.Array:
+    def __call__(self, X: Any, Z: Any = None) -> Float[Array, "n m"]:
         """The matrix k(x_i, z_j) of two sets of points, or of X with itself.
 
         Args:
@@ -64,12 +68,12 @@ class Kernel(Parameters):
         return compiled_matrix(without_bounds(self), X, Z)
 
     @float64
-    def diagonal(self, X: Any) -> jax.Array:
+    def diagonal(self, X: Any) -> Float[Array, " n"]:
         """k(x_i, x_i) without the matrix."""
         return compiled_diagonal(without_bounds(self), self.check_points("X", X))
 
     @float64
-    def pullback(self, X: Any, G: Any) -> jax.Array:
+    def pullback(self, X: Any, G: Any) -> Float[Array, " theta"]:
         """Σ_ij G_ij ∂k(x_i, x_j)/∂theta, the gradient in theta of a function of the matrix whose own gradient is G.
 
         Args:
@@ -155,10 +159,10 @@ class Constant(Kernel):
     value: Any = 1.0
     value_bounds: Bounds = limits(default=VARIANCES)
 
-    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+    def matrix(self, X: Float[Array, "n d"], Z: Float[Array, "m d"] | None) -> Float[Array, "n m"]:
         return jnp.full((X.shape[0], (X if Z is None else Z).shape[0]), self.value, dtype=float)
 
-    def diagonal_of(self, X: jax.Array) -> jax.Array:
+    def diagonal_of(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return jnp.full(X.shape[0], self.value, dtype=float)
 
 
@@ -180,7 +184,7 @@ class Composite(Kernel):
                 )
 
     @property
-    def parts(self) -> tuple[Kernel, ...]:
+    def parts(self) -> tuple[Parameters, ...]:
         return self.left.parts + self.right.parts
 
     def rebuild(self, values: Any) -> Self:
@@ -193,10 +197,10 @@ class Composite(Kernel):
             raise ValueError(f"fix {', '.join(names)} in the kernel it belongs to, before kernels are joined.")
         return dataclasses.replace(self, left=self.left.fix(), right=self.right.fix())
 
-    def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+    def matrix(self, X: Float[Array, "n d"], Z: Float[Array, "m d"] | None) -> Float[Array, "n m"]:
         return self.operation(self.left.matrix(X, Z), self.right.matrix(X, Z))
 
-    def diagonal_of(self, X: jax.Array) -> jax.Array:
+    def diagonal_of(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.operation(self.left.diagonal_of(X), self.right.diagonal_of(X))
 
 
@@ -248,17 +252,17 @@ class Product(Composite):
 
 
 @jax.jit
-def compiled_matrix(kernel: Kernel, X: jax.Array, Z: jax.Array | None) -> jax.Array:
+def compiled_matrix(kernel: Kernel, X: Float[Array, "n d"], Z: Float[Array, "m d"] | None) -> Float[Array, "n m"]:
     return kernel.matrix(X, Z)
 
 
 @jax.jit
-def compiled_diagonal(kernel: Kernel, X: jax.Array) -> jax.Array:
+def compiled_diagonal(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, " n"]:
     return kernel.diagonal_of(X)
 
 
 @jax.jit
-def compiled_pullback(kernel: Kernel, X: jax.Array, G: jax.Array) -> jax.Array:
+def compiled_pullback(kernel: Kernel, X: Float[Array, "n d"], G: Float[Array, "n n"]) -> Float[Array, " theta"]:
     """One reverse pass theta → K; the elementwise parts fuse, so that few n × n arrays are alive at a time."""
     theta = kernel.theta
     if theta.shape == (0,):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from scipy.stats import qmc
 
 from cavity.factors.base import Factor
@@ -305,9 +305,9 @@ def temper_weights(log_weights: np.ndarray, least: float) -> np.ndarray:
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = 0.5 * (low + high)
-        weights = np.exp(middle * log_weights - logsumexp(middle * log_weights))
+        weights = softmax(middle * log_weights)
         low, high = (middle, high) if 1.0 / np.sum(weights**2) >= least else (low, middle)
-    return np.exp(low * log_weights - logsumexp(low * log_weights))
+    return softmax(low * log_weights)
 
 
 def widen(family: Family, eta: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 `tilt` is called for one site at a time and mapped over sites by the loop, so it must be free of Python branches on
 values. A strategy may learn: `init` gives what it knows before a run, as arrays that the compiled loop carries, `tilt`
-reads them, and `learn` is called on the host between sweeps. Strategies that do not learn carry nothing.
+reads them, and `learn` is called on the host between sweeps. Strategies that do not learn carry nothing. In the shapes
+of arrays `k` counts the natural parameters of one message (docs/notation.md, Shapes).
 """
 
 from abc import ABC, abstractmethod
@@ -11,12 +12,13 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Key, Shaped
 
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 
 #: what a strategy reports of one integration (effective sample size, error estimate): the same keys every time.
-Info = dict[str, jax.Array]
+Info = dict[str, Shaped[Array, ""]]
 
 #: the key of `Info` under which a strategy says that its moments are not known well enough: the site stays as it was
 UNSURE = "unsure"
@@ -63,9 +65,9 @@ class Batch(NamedTuple):
 
     factor: Factor
     family: Family
-    cavities: jax.Array
+    cavities: Float[Array, "sites k"]
     data: Any
-    unsure: np.ndarray
+    unsure: Bool[np.ndarray, " sites"]
     ended: bool
 
     def at(self, places: Any) -> "Batch":
@@ -104,7 +106,14 @@ class Moments(ABC):
 
     @abstractmethod
     def tilt(
-        self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
+        self,
+        state: Any,
+        factor: Factor,
+        family: Family,
+        cavity: Float[Array, " k"],
+        data: Any,
+        power: float,
+        key: Key[Array, ""],
     ) -> tuple[Tilted, Info]:
         """Moments of factor**power × cavity for one site, and what is to be reported of it.
 
@@ -127,17 +136,17 @@ class Moments(ABC):
         state: Any,
         factor: Factor,
         family: Family,
-        cavity: jax.Array,
+        cavity: Float[Array, " k"],
         data: Any,
-        key: jax.Array,
+        key: Key[Array, ""],
         tilted: Tilted,
-    ) -> jax.Array:
+    ) -> Float[Array, ""]:
         """E[log t] under factor × cavity: in closed form where the factor has one, else ∂ log Z/∂power at power 1."""
         known = factor.expected_log(family, cavity, data, tilted)
         if known is not NotImplemented:
             return known
 
-        def log_z(power: jax.Array) -> jax.Array:
+        def log_z(power: Float[Array, ""]) -> Float[Array, ""]:
             return self.tilt(state, factor, family, cavity, data, power, key)[0].log_z  # type: ignore[arg-type]
 
         return jax.jvp(log_z, (jnp.ones(()),), (jnp.ones(()),))[1]

@@ -7,13 +7,16 @@ of a value (`seen`).
 Sites that are visited one after another go through *windows*: `begin` opens a pass over the sites in a given order,
 `open` takes out what the next few sites need, `local` and `absorb` work inside that window, `close` puts the outcome
 back into the pass. A posterior without windows has one, q itself.
+
+In the shapes of arrays `sites` are rows, `k` the natural parameters and `l` the local coordinates of one message; names
+with `_` differ from group to group (docs/notation.md, Shapes).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-import jax
+from jaxtyping import Array, Bool, Float, Int, Key
 
 Q = Any
 Pass = Any
@@ -28,10 +31,10 @@ class Equations(NamedTuple):
     """
 
     scope: Any
-    copies: jax.Array
-    mixing: jax.Array
-    own: jax.Array
-    right: jax.Array
+    copies: Float[Array, " sites"]
+    mixing: Float[Array, "sites l l"]
+    own: Float[Array, "sites l l"]
+    right: Float[Array, "sites l"]
 
 
 class Coordinates(NamedTuple):
@@ -54,7 +57,7 @@ class Posterior(ABC):
     variable: ClassVar[str] = "x"
 
     @abstractmethod
-    def refresh(self, prior: Any, groups: tuple[tuple[Any, jax.Array], ...]) -> Q:
+    def refresh(self, prior: Any, groups: tuple[tuple[Any, Float[Array, "_sites _k"]], ...]) -> Q:
         """q = prior × sites, from pairs (scope, the group's weighted sites)."""
 
     def flat(self, prior: Any) -> Q:
@@ -62,7 +65,7 @@ class Posterior(ABC):
         return self.refresh(prior, ())
 
     @abstractmethod
-    def marginals(self, prior: Any, q: Q, scope: Any, index: jax.Array) -> jax.Array:
+    def marginals(self, prior: Any, q: Q, scope: Any, index: Int[Array, " sites"]) -> Float[Array, "sites k"]:
         """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row per site."""
 
     def window_sizes(self, size: int, block: int) -> tuple[int, ...]:
@@ -76,20 +79,20 @@ class Posterior(ABC):
         """A pass over the sites `order` (a vector), to be visited in windows of `width` sites."""
         return q
 
-    def open(self, prior: Any, passed: Pass, scope: Any, number: jax.Array, index: jax.Array) -> Window:
+    def open(self, prior: Any, passed: Pass, scope: Any, number: Int[Array, ""], index: Int[Array, " sites"]) -> Window:
         """Window `number` of a pass or of a window: what its sites `index` need, all earlier ones absorbed."""
         return passed
 
-    def close(self, passed: Pass, number: jax.Array, window: Window) -> Pass:
+    def close(self, passed: Pass, number: Int[Array, ""], window: Window) -> Pass:
         """The pass, or the outer window, after its window `number`."""
         return window
 
     @abstractmethod
-    def local(self, window: Window, scope: Any, place: Any) -> jax.Array:
+    def local(self, window: Window, scope: Any, place: Any) -> Float[Array, "sites k"]:
         """`marginals` inside a window, of the sites at `place` in it, or of all of them where that is None."""
 
     @abstractmethod
-    def absorb(self, window: Window, scope: Any, place: Any, change: jax.Array) -> Window:
+    def absorb(self, window: Window, scope: Any, place: Any, change: Float[Array, "sites k"]) -> Window:
         """The window times the weighted changes (one row per site) of the sites at `place`.
 
         Where that is None all sites of the window change at once, and nothing but `close` is done with it any more.
@@ -99,38 +102,38 @@ class Posterior(ABC):
         """Whether `solve` is known and affordable for so many sites."""
         return False
 
-    def solve(self, prior: Any, q: Q, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+    def solve(self, prior: Any, q: Q, groups: tuple[Equations, ...]) -> tuple[Float[Array, "_sites _l"], ...]:
         """The changes x of all sites, by group, that solve the equations."""
         raise NotImplementedError
 
     @abstractmethod
-    def is_valid(self, q: Q) -> jax.Array:
+    def is_valid(self, q: Q) -> Bool[Array, ""]:
         """Whether no part of q, of a window or of the prior is improper.
 
         A part that no factor has spoken about yet, uniform over the whole line, counts as valid.
         """
 
-    def is_normalisable(self, q: Q) -> jax.Array:
+    def is_normalisable(self, q: Q) -> Bool[Array, ""]:
         """Whether q can be normalised: valid, and no part of it uniform over the whole line."""
         return self.is_valid(q)
 
     @abstractmethod
-    def log_partition(self, q: Q) -> jax.Array:
+    def log_partition(self, q: Q) -> Float[Array, ""]:
         """Log normaliser of q, or of the prior when given the prior; both up to the same constant."""
 
     @abstractmethod
-    def views(self, prior: Any, q: Q) -> dict[str, Callable[[], jax.Array]]:
+    def views(self, prior: Any, q: Q) -> dict[str, Callable[[], Float[Array, "..."]]]:
         """What users look at, computed when asked for: mean, covariance, and what else the model calls its own."""
 
     @abstractmethod
-    def sample(self, key: jax.Array, prior: Any, q: Q, draws: int) -> Any:
+    def sample(self, key: Key[Array, ""], prior: Any, q: Q, draws: int) -> Any:
         """Independent draws from q."""
 
     @abstractmethod
-    def log_density(self, prior: Any, q: Q, x: Any) -> jax.Array:
+    def log_density(self, prior: Any, q: Q, x: Any) -> Float[Array, "..."]:
         """log q(x)."""
 
-    def seen(self, prior: Any, scope: Any, index: jax.Array, x: Any) -> Any:
+    def seen(self, prior: Any, scope: Any, index: Int[Array, " sites"], x: Any) -> Any:
         """What sites `index` (a vector) of a group see of a value x, their factors' argument: one row per site."""
         raise TypeError(f"{type(self).__name__} does not say what its sites see of a value, so it cannot be checked.")
 

@@ -71,7 +71,7 @@ def operator_of(name: str, size: str) -> JustInTime:
         return JustInTime(cavity.Quadrature())
     settings = Settings(40, 60) if size == "tiny" else FEATURES
     learner = EmbeddingLearner(Target(FAMILY, 0, "message"), lambda eta, data: eta, FIRST, THRESHOLD, settings)
-    oracle = Forced(cavity.Quadrature(), 200.0, 1)
+    oracle = Forced(cavity.Quadrature(), 200.0)
     return JustInTime(oracle, tol_kl=1.0, key=jax.random.key(0), learner=learner)
 
 

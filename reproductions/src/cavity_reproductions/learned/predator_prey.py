@@ -104,11 +104,11 @@ def on_grid(seen: np.ndarray, particles: int, points: int, rng: np.random.Genera
     grid = np.linspace(low, high, points)
     found = [propagated(seen, particles, value, rng) for value in grid]
     weights = np.array([log_z for log_z, _, _ in found]) + np.log(prior_of_growth(grid) * (grid[1] - grid[0]))
-    total = logsumexp(weights)
+    total = float(np.asarray(logsumexp(weights)))
     share = np.exp(weights - total)
     first = share @ np.array([[value, *mean] for value, (_, mean, _) in zip(grid, found, strict=True)])
     second = share @ np.array([[value**2, *square] for value, (_, _, square) in zip(grid, found, strict=True)])
-    return np.array([first, second - first**2]), float(total)
+    return np.array([first, second - first**2]), total
 
 
 def prior_of_growth(value: np.ndarray) -> np.ndarray:

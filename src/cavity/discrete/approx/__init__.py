@@ -1,1 +1,4 @@
 """Approximate answers: loopy belief propagation, trees, clusters, max-product, filtering."""
+
+# Nothing here is public.
+__all__: list[str] = []

@@ -1,1 +1,4 @@
 """Network files and texts, read and written."""
+
+# Nothing here is public.
+__all__: list[str] = []
