@@ -269,10 +269,6 @@ class TableGraph:
             clamped.likelihoods[number] = found
         return clamped
 
-    def tables(self) -> tuple[Tables, ...]:
-        """The factors, one entry per shape."""
-        return self.factors.by_shape
-
     def __iter__(self) -> Iterator[LogTable]:
         """The factors one by one, as they were added."""
         return iter(self.factors)
@@ -280,14 +276,14 @@ class TableGraph:
     @property
     def log_constant(self) -> float:
         """Log of the factors without variables."""
-        return float(sum(own.log_values.sum() for own in self.tables() if not own.shape))
+        return float(sum(own.log_values.sum() for own in self.factors.by_shape if not own.shape))
 
     def flat_unary(self) -> np.ndarray:
         """Log weights of every variable alone, one variable after another: its own factors, evidence and likelihood."""
         cards = self.cardinalities
         starts = np.concatenate([[0], np.cumsum(cards)])
         flat = np.zeros(starts[-1])
-        for own in self.tables():
+        for own in self.factors.by_shape:
             if len(own.shape) == 1:
                 index = starts[own.scopes[:, 0]][:, None] + np.arange(own.shape[0])
                 np.add.at(flat, index, own.log_values)
@@ -322,7 +318,7 @@ def check_possible(graph: TableGraph) -> None:
     starts = np.cumsum(cards) - cards
     alive = graph.flat_unary() > -np.inf
     # Without zeros in tables of several variables nothing is passed on.
-    zeros = [own for own in graph.tables() if (own.log_values == -np.inf).any()]
+    zeros = [own for own in graph.factors.by_shape if (own.log_values == -np.inf).any()]
     groups, constants = [own for own in zeros if len(own.shape) > 1], [own for own in zeros if not own.shape]
     possible = changed = not constants
     while changed and possible:

@@ -16,7 +16,7 @@ import numpy as np
 from cavity._core.precision import float64, to_numpy
 from cavity._core.system import one_blas_thread
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.approx.loopy import disconnected, stored_by_cardinality
+from cavity.discrete.approx.approximate import disconnected, stored_by_cardinality
 from cavity.distributed.rounds import Measurement, Request, Response
 from cavity.inference import stepping
 from cavity.inference.infer import infer
@@ -55,7 +55,7 @@ def cut_graph(graph: DiscreteGraph, parts: int | Sequence[Sequence[int]]) -> Cut
 
     parts: so many of about equal work, neighbours together; or the factors of every part, by number.
     """
-    tables = [own for own in graph.tables() if len(own.shape) > 1]
+    tables = [own for own in graph.factors.by_shape if len(own.shape) > 1]
     member = membership(graph, parts)
     count = int(member.max()) + 1 if member.size else 1
     holders = np.zeros((count, len(graph.variables)), bool)
@@ -75,7 +75,7 @@ def cut_graph(graph: DiscreteGraph, parts: int | Sequence[Sequence[int]]) -> Cut
         is_shared = np.isin(variables, shared)
         weights = [np.zeros_like(unary[v]) if s else unary[v] for v, s in zip(variables, is_shared, strict=True)]
         plans.append(Plan(variables, values, weights, is_shared))
-    constant = sum(float(own.log_values.sum()) for own in graph.tables() if not own.shape)
+    constant = sum(float(own.log_values.sum()) for own in graph.factors.by_shape if not own.shape)
     return Cut(plans, shared, constant)
 
 
@@ -86,7 +86,7 @@ def unary_weights(graph: DiscreteGraph) -> list[np.ndarray]:
 
 def membership(graph: DiscreteGraph, parts: Any) -> np.ndarray:
     """The part of every factor, by number; 0 for those of fewer than two variables, which are in no part's sites."""
-    wide = [number for own in graph.tables() if len(own.shape) > 1 for number in own.numbers.tolist()]
+    wide = [number for own in graph.factors.by_shape if len(own.shape) > 1 for number in own.numbers.tolist()]
     found = np.zeros(len(graph.factors), np.int64)
     if isinstance(parts, int | np.integer):
         if parts < 1:
@@ -105,7 +105,9 @@ def membership(graph: DiscreteGraph, parts: Any) -> np.ndarray:
 def near_each_other(graph: DiscreteGraph, wide: list[int]) -> np.ndarray:
     """Factors in the order of a walk through the graph, breadth first, so that neighbours stay together."""
     scopes = {
-        n: scope for own in graph.tables() for n, scope in zip(own.numbers.tolist(), own.scopes.tolist(), strict=True)
+        n: scope
+        for own in graph.factors.by_shape
+        for n, scope in zip(own.numbers.tolist(), own.scopes.tolist(), strict=True)
     }
     touching: dict[int, list[int]] = {}
     for number in wide:

@@ -299,8 +299,8 @@ class Exact:
         """p(x_i, x_j) = p(x_i) p(x_j | x_i)."""
         found, graph = np.zeros((len(self.marginals[i]), len(self.marginals[j]))), self.graph
         for state in np.flatnonzero(self.marginals[i]).tolist():
-            evidence = {**graph.evidence, i: state}
-            given = TableGraph.assemble(graph.variables, graph.factors, evidence, graph.likelihoods)
+            given = copy.copy(graph)
+            given.evidence[i] = state
             found[state] = self.marginals[i][state] * exact_discrete(given, memory=math.inf).marginals[j]
         return found
 
@@ -380,6 +380,6 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
 
 def log_weight(graph: TableGraph, states: np.ndarray) -> float:
     """log ∏ t(x) of one state of all variables, likelihoods included."""
-    terms = [own.at(states) for own in graph.tables()]
+    terms = [own.at(states) for own in graph.factors.by_shape]
     terms.append(np.array([weights[states[v]] for v, weights in graph.likelihoods.items()]))
     return math.fsum(np.concatenate(terms).tolist())
