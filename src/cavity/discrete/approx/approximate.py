@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -300,25 +299,20 @@ class DiscreteSolution(ModelSolution):
 
     def _pair_on_tree(self, i: int, j: int) -> np.ndarray:
         """Along the path: P(x_i, x_j) = Σ P(x_top) P(x_i | x_top) P(x_j | x_top)."""
-        given, nodes = np.exp(np.asarray(self.q.given)), np.exp(np.asarray(self.q.nodes))
+        given, nodes = np.nan_to_num(np.exp(np.asarray(self.q.given))), np.exp(np.asarray(self.q.nodes))
         parent = np.asarray(self.problem.prior.parent)
 
-        def chain(node: int) -> list[int]:
-            found = [node]
-            while found[-1] < len(parent) - 2:
-                found.append(int(parent[found[-1]]))
+        def from_above(node: int) -> dict[int, np.ndarray]:
+            """P(x_node | x_a) for the node itself and every a above it."""
+            found = {node: np.eye(given.shape[1])}
+            while node < len(parent) - 2:
+                found[int(parent[node])] = given[node] @ found[node]
+                node = int(parent[node])
             return found
 
-        up_i, up_j = chain(i), chain(j)
-        top = next(node for node in up_i if node in up_j)
-        states = given.shape[1]
-
-        def down(path: list[int]) -> np.ndarray:
-            """P(x_end | x_top), from the conditionals below the top."""
-            steps = path[: path.index(top)][::-1]
-            return reduce(lambda total, node: total @ np.nan_to_num(given[node]), steps, np.eye(states))
-
-        joint = np.einsum("t,ti,tj->ij", nodes[top], down(up_i), down(up_j))
+        above_i, above_j = from_above(i), from_above(j)
+        top = next(node for node in above_i if node in above_j)
+        joint = np.einsum("t,ti,tj->ij", nodes[top], above_i[top], above_j[top])
         return joint[: self.sizes[i], : self.sizes[j]] / joint.sum()
 
     def _pair_in_factor(self, i: int, j: int) -> np.ndarray:

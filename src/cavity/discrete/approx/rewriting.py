@@ -81,8 +81,7 @@ def join_variables(graph: TableGraph, clustering: Clustering) -> TableGraph:
     """
     cards = graph.cardinalities
     found = TableGraph([math.prod(cards[list(own)].tolist()) for own in clustering.members])
-    unary = np.split(graph.flat_unary(), np.cumsum(cards)[:-1]) if len(cards) else []
-    tables = [LogTable((number,), own) for number, own in enumerate(unary)]
+    tables = [LogTable((number,), own) for number, own in enumerate(graph.unary_weights())]
     tables += [table for table in graph if len(table.scope) != 1]
     for table in tables:
         touched = tuple(sorted({clustering.cluster[variable] for variable in table.scope}))

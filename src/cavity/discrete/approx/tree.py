@@ -75,10 +75,7 @@ def pair_information(graph: TableGraph) -> tuple[np.ndarray, np.ndarray]:
     Of the normalised product of what is known of the pair alone: its factors, larger ones summed over their other
     variables, and the factors of its two variables.
     """
-    cards = graph.cardinalities
-    starts = np.cumsum(cards) - cards
-    flat = graph.flat_unary()
-    own = [flat[start : start + k] for start, k in zip(starts, cards, strict=True)]
+    own = graph.unary_weights()
     found: dict[tuple[int, int], np.ndarray] = {}
     for group in graph.factors.by_shape:
         slots = range(len(group.shape))

@@ -329,12 +329,10 @@ def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
     start = free_tables(graph)
     frame, program = plan_program(start.scopes, start.children, tuple(start.states.items()), memory)
     # Weights are the faster way, logarithms the one that always works and needs no more than was promised.
-    found = evaluate(program, start.inputs, start.states) if ENTRY * program.entries <= memory else None
+    found = evaluate(program, start) if ENTRY * program.entries <= memory else None
     if found is None:
         calibrated = calibrate(junction_tree(graph, memory=memory))
         found = Summed(calibrated.marginals, math.fsum(calibrated.constants))
-    else:
-        found = found._replace(log_sum=found.log_sum + start.log_constant)
     free, cards = found.marginals, graph.cardinalities.tolist()
     marginals = [free[v] if v in free else np.eye(k)[graph.evidence.get(v, 0)] for v, k in enumerate(cards)]
     return Exact(marginals, found.log_sum, frame.width, frame.table_size, copy.copy(graph))

@@ -174,7 +174,7 @@ def store_tables(
     flat: weights of all of them. starts: where the table of each begins. first_fastest: whether the first variable of
     a scope runs fastest in it, else the last.
     """
-    parts = []
+    parts: dict[int, Tables] = {}
     for numbers, rows in scopes.by_length():
         shapes, group = np.unique(graph.cardinalities[rows], axis=0, return_inverse=True)
         group = group.ravel()  # a column in NumPy 2.0
@@ -189,8 +189,9 @@ def store_tables(
                 values = flat[first[:, None] + np.arange(size)].reshape(len(own), *stored)
             if first_fastest:
                 values = values.transpose(0, *range(len(shape), 0, -1))
-            parts.append(Tables(rows[own], log_weights("values", values, log=False), numbers[own]))
-    graph.add_tables(sorted(parts, key=lambda part: int(part.numbers[0])))
+            parts[numbers[own[0]]] = Tables(rows[own], log_weights("values", values, log=False), numbers[own])
+    for first in sorted(parts):
+        graph.add_tables(parts[first])
 
 
 class PlainTable(NamedTuple):
@@ -207,7 +208,7 @@ def written_tables(graph: TableGraph, *, evidence: bool = False, first_fastest: 
     evidence: whether what was observed is added as well, as factors of 0 and 1: then the tables alone have the graph's
     distribution and its Z.
     """
-    found: list[PlainTable | None] = [None] * len(graph.factors)
+    found: dict[int, PlainTable] = {}
     for own in graph.factors.by_shape:
         weights = plain_weights(own.log_values, own.numbers)
         if first_fastest:
@@ -215,7 +216,7 @@ def written_tables(graph: TableGraph, *, evidence: bool = False, first_fastest: 
         rows = weights.reshape(len(weights), -1).tolist()
         for number, scope, row in zip(own.numbers.tolist(), own.scopes.tolist(), rows, strict=True):
             found[number] = PlainTable(tuple(scope), own.shape, row)
-    tables = [table for table in found if table is not None]
+    tables = [found[number] for number in range(len(found))]
     for variable, log_likelihood in graph.likelihoods.items():
         row = plain_weights(log_likelihood[None], np.array([len(tables)]))[0]
         tables.append(PlainTable((variable,), row.shape, row.tolist()))
