@@ -1,4 +1,4 @@
-"""The graph that users meet: what it is, and one line for each thing that can be done with it."""
+"""The graph that users meet: what it is, files of three formats, and one line for each other thing done with it."""
 
 from __future__ import annotations
 

@@ -104,11 +104,9 @@ def membership(graph: DiscreteGraph, parts: Any) -> np.ndarray:
 
 def near_each_other(graph: DiscreteGraph, wide: list[int]) -> np.ndarray:
     """Factors in the order of a walk through the graph, breadth first, so that neighbours stay together."""
-    scopes = {
-        n: scope
-        for own in graph.factors.by_shape
-        for n, scope in zip(own.numbers.tolist(), own.scopes.tolist(), strict=True)
-    }
+    scopes: dict[int, list[int]] = {}
+    for own in graph.factors.by_shape:
+        scopes.update(zip(own.numbers.tolist(), own.scopes.tolist(), strict=True))
     touching: dict[int, list[int]] = {}
     for number in wide:
         for variable in scopes[number]:

@@ -189,7 +189,7 @@ def store_tables(
                 values = flat[first[:, None] + np.arange(size)].reshape(len(own), *stored)
             if first_fastest:
                 values = values.transpose(0, *range(len(shape), 0, -1))
-            parts[numbers[own[0]]] = Tables(rows[own], log_weights("values", values, log=False), numbers[own])
+            parts[int(numbers[own[0]])] = Tables(rows[own], log_weights("values", values, log=False), numbers[own])
     for first in sorted(parts):
         graph.add_tables(parts[first])
 
