@@ -88,13 +88,13 @@ def test_new_labels_split_leaves():
         found, _ = forest.predict(rows[:300])
         return np.mean(np.asarray(Gaussian().kl(kinked[:300], found)))
 
-    before, nodes = error(), len(forest.trees[0].rows)
+    before, nodes = error(), len(forest.trees[0])
     forest.with_more(rows[60:], kinked[60:])
-    assert error() < before and len(forest.trees[0].rows) > nodes
+    assert error() < before and len(forest.trees[0]) > nodes
     for tree in forest.trees:  # every label lies in the leaf it is sent to
         places = tree.leaves(forest.columns)
-        assert sum(len(own) for own in tree.rows) == 400
-        assert all(np.all(places[own] == leaf) for leaf, own in enumerate(tree.rows))
+        assert sum(len(own.rows) for own in tree) == 400
+        assert all(np.all(places[own.rows] == leaf) for leaf, own in enumerate(tree))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_labels_that_drift_make_trees_into_chains():
     """Jitkrittum et al., section 2.2: splitting leaves as labels come can cost O(N) a prediction, not O(log N)."""
 
     def depth(tree, node=0):
-        pair = tree.children[node]
+        pair = tree[node].children
         return 0 if pair[0] < 0 else 1 + max(depth(tree, child) for child in pair)
 
     def deepest(count):

@@ -62,7 +62,7 @@ def test_what_was_given_can_be_written_over():
     scopes[:], values[:] = 0, 0.0
     agrees(graph)
     with pytest.raises(ValueError, match="read-only"):
-        graph.tables()[0].log_values[:] = 0.0
+        graph.factors.by_shape[0].log_values[:] = 0.0
 
 
 def test_evidence_shares_what_was_worked_out(asked):

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from cavity import distributed
 from cavity.discrete import DiscreteGraph
-from cavity.distributed.graph_parts import cut_graph
+from cavity.distributed.graph_fit import cut_graph
 from cavity.inference.status import Status
 
 

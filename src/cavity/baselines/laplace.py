@@ -10,6 +10,7 @@ definite the evidence and covariance are nan and the note says so.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -172,6 +173,7 @@ def logistic_normal(centre: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray,
     return mean, ((w - mean).T * weight) @ (w - mean)
 
 
+@partial(jax.jit, static_argnums=3)
 def derivatives(problem: Problem, mean: jax.Array, precision: jax.Array, scalar: bool, theta: jax.Array) -> Any:
     """log joint at θ (d,) with gradient and Hessian."""
 
@@ -182,16 +184,13 @@ def derivatives(problem: Problem, mean: jax.Array, precision: jax.Array, scalar:
     return joint(theta), jax.grad(joint)(theta), jax.hessian(joint)(theta)
 
 
-_derivatives = jax.jit(derivatives, static_argnums=3)
-
-
 def newton_laplace(problem: Problem, prior: GaussianPrior, start: Any, max_iterations: int) -> Estimate:
     """Newton's method with |eigenvalues| of the curvature, so that every step climbs, and halved steps."""
     d = prior.mean.size
     constant = 0.5 * (prior.log_det - d * LOG_2PI)
 
     def look(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        value, gradient, hessian = _derivatives(problem, prior.mean, prior.precision, prior.scalar, theta)
+        value, gradient, hessian = derivatives(problem, prior.mean, prior.precision, prior.scalar, theta)
         return float(value) + constant, theta, np.asarray(gradient), np.asarray(hessian)
 
     sites, visits = problem_data.site_count(problem), 1

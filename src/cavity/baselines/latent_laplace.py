@@ -134,7 +134,7 @@ def latent_laplace(
 
     def look(a: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         f = K @ a
-        values, g, second = (np.asarray(part, float) for part in _derivatives(factor, y, f))
+        values, g, second = (np.asarray(part, float) for part in terms_and_derivatives(factor, y, f))
         return float(np.sum(values) - 0.5 * a @ f), a, f, g, -second
 
     here, evaluations, trace = look(np.zeros(n)), n, []
@@ -189,13 +189,11 @@ def positive_part(K: np.ndarray, W: np.ndarray) -> Curvature:
     return Curvature(K, root, lower, np.zeros(0, int), np.zeros(0), np.zeros((0, 0)))
 
 
+@jax.jit
 def terms_and_derivatives(factor: Factor, y: Any, f: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """log t_i(f_i) and its first two derivatives, (n,) each."""
     first = jax.grad(factor.log_density)
     return jax.vmap(factor.log_density)(f, y), jax.vmap(first)(f, y), jax.vmap(jax.grad(first))(f, y)
-
-
-_derivatives = jax.jit(terms_and_derivatives)
 
 
 def latent_model(K: Any, y: Any, factor: Factor) -> tuple[np.ndarray, Any]:
@@ -219,7 +217,7 @@ def latent_model(K: Any, y: Any, factor: Factor) -> tuple[np.ndarray, Any]:
 
 def refuse_jumps(factor: Factor, y: Any, sd: np.ndarray) -> None:
     """One sentence for a density that changes without a slope: it has no mode to fit a Gaussian to."""
-    probes = [_derivatives(factor, y, place * sd) for place in (-1.0, -0.01, 0.01, 1.0)]
+    probes = [terms_and_derivatives(factor, y, place * sd) for place in (-1.0, -0.01, 0.01, 1.0)]
     values, slopes = (np.stack([np.asarray(probe[part]) for probe in probes]) for part in (0, 1))
     # A slope that is not a number comes from differentiating log 0.
     if not np.any(np.nan_to_num(slopes)) and np.any(values != values[0]):

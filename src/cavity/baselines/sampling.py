@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from cavity.diagnostics.psis import effective_sample_size
 from cavity.exact_inference import problem_data
 from cavity.exact_inference.problem_data import ClutterData, Estimate, MixtureData
 from cavity.families.gaussian import LOG_2PI
@@ -281,11 +282,9 @@ def importance(problem: Any, samples: int = 10_000, seed: int | np.random.Genera
     found = [estimate_from_weights(theta[:size], log_weights[:size], scalar) for size in sizes]
     trace = [(size * sites, log_z, mean) for size, (log_z, mean, _) in zip(sizes, found, strict=True)]
     log_z, mean, covariance = found[-1]
+    note = "Every sample has likelihood zero."
     if math.isfinite(log_z):
-        weights = np.exp(log_weights - log_weights.max())
-        note = f"Effective sample size {weights.sum() ** 2 / np.sum(weights**2):.1f} of {samples}."
-    else:
-        note = "Every sample has likelihood zero."
+        note = f"Effective sample size {effective_sample_size(log_weights):.1f} of {samples}."
     return Estimate(log_z, mean, covariance, samples * sites, trace, note)
 
 

@@ -197,8 +197,6 @@ def show_clutter(out: Path, seed: int, console: Console) -> None:
     console.print(Text(f"written: {out}"), soft_wrap=True)
 
 
-__all__ = ["DEMOS"]
-
 #: demos by name; the first is what `make run` shows
 DEMOS: dict[str, Callable[[Path, int, Console], None]] = {"classifier": show_classifier, "clutter": show_clutter}
 

@@ -25,6 +25,8 @@ from cavity.diagnostics.psis import effective_sample_size
 KEPT = 0.5
 #: steps at most: a likelihood that needs more is not worth it
 MAX_STEPS = 100
+#: Metropolis moves of every particle after a step
+MOVES = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,11 +145,7 @@ class Particles(NamedTuple):
 
 
 def temper(
-    log_likelihood: Callable[[np.ndarray], np.ndarray],
-    dimension: int,
-    rng: np.random.Generator,
-    count: int,
-    moves: int = 5,
+    log_likelihood: Callable[[np.ndarray], np.ndarray], dimension: int, rng: np.random.Generator, count: int
 ) -> Particles | None:
     """Particles at β = 1, or None where β did not get there; values that are not numbers count as zero likelihood."""
     z = rng.standard_normal((count, dimension))
@@ -164,7 +162,7 @@ def temper(
         log_evidence += top + math.log(weights.mean())
         beta = 1.0 if step == 1.0 - beta else beta + step
         kept = systematic(weights / weights.sum(), rng)
-        z, value = move_particles(z[kept], value[kept], beta, log_likelihood, rng, moves)
+        z, value = move_particles(z[kept], value[kept], beta, log_likelihood, rng)
         if beta == 1.0:
             return Particles(z, log_evidence)
     return None
@@ -195,7 +193,6 @@ def move_particles(
     beta: float,
     log_likelihood: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
-    moves: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The particles after random-walk Metropolis moves along their common covariance.
 
@@ -204,7 +201,7 @@ def move_particles(
     count, d = z.shape
     covariance = np.atleast_2d(np.cov(z.T)) + 1e-12 * np.eye(d)
     root = np.linalg.cholesky(covariance)
-    for _ in range(moves):
+    for _ in range(MOVES):
         width = 2.38 / math.sqrt(d) * 0.05 ** rng.random((count, 1))
         proposed = z + width * (rng.standard_normal((count, d)) @ root.T)
         found = log_likelihood(proposed)

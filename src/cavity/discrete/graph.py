@@ -228,13 +228,12 @@ class TableGraph:
             scope, shape = scopes[differ][0].tolist(), tuple(wanted[differ][0].tolist())
             raise ValueError(f"values over {scope} must have shape {shape}; found {log_values.shape[1:]}.")
         numbers = np.arange(self._count, self._count + len(scopes))
-        self.add_tables([Tables(scopes.astype(np.int64), log_values, numbers)])
+        self.add_tables(Tables(scopes.astype(np.int64), log_values, numbers))
 
-    def add_tables(self, parts: Iterable[Tables]) -> None:
-        """Factors that are already checked; together with those there are, their numbers leave none out."""
-        for part in parts:
-            self._parts.append(part)
-            self._count += len(part.scopes)
+    def add_tables(self, part: Tables) -> None:
+        """Factors of one shape that are already checked; in the end, the numbers of all leave none out."""
+        self._parts.append(part)
+        self._count += len(part.scopes)
         self._factors = None
 
     def given(self, evidence: Mapping[Any, Any] | None = None, *, likelihoods: Mapping[Any, Any] | None = None) -> Self:
@@ -272,25 +271,24 @@ class TableGraph:
             clamped.likelihoods[number] = found
         return clamped
 
-    def tables(self) -> tuple[Tables, ...]:
-        """The factors, one entry per shape."""
-        return self.factors.by_shape
-
     def __iter__(self) -> Iterator[LogTable]:
         """The factors one by one, as they were added."""
         return iter(self.factors)
 
     @property
     def log_constant(self) -> float:
-        """Log of the factors without variables."""
-        return float(sum(own.log_values.sum() for own in self.tables() if not own.shape))
+        """Log of the factors without variables, which are of one shape."""
+        for own in self.factors.by_shape:
+            if not own.shape:
+                return float(own.log_values.sum())
+        return 0.0
 
     def flat_unary(self) -> np.ndarray:
         """Log weights of every variable alone, one variable after another: its own factors, evidence and likelihood."""
         cards = self.cardinalities
         starts = np.concatenate([[0], np.cumsum(cards)])
         flat = np.zeros(starts[-1])
-        for own in self.tables():
+        for own in self.factors.by_shape:
             if len(own.shape) == 1:
                 index = starts[own.scopes[:, 0]][:, None] + np.arange(own.shape[0])
                 np.add.at(flat, index, own.log_values)
@@ -301,6 +299,10 @@ class TableGraph:
             flat[starts[number] : starts[number + 1]] = -np.inf
             flat[starts[number] + state] = kept
         return flat
+
+    def unary_weights(self) -> list[np.ndarray]:
+        """The same, an array for each variable."""
+        return np.split(self.flat_unary(), np.cumsum(self.cardinalities)[:-1]) if len(self.variables) else []
 
     def __repr__(self) -> str:
         seen = f", {len(self.evidence)} observed" if self.evidence else ""
@@ -325,9 +327,8 @@ def check_possible(graph: TableGraph) -> None:
     starts = np.cumsum(cards) - cards
     alive = graph.flat_unary() > -np.inf
     # Without zeros in tables of several variables nothing is passed on.
-    zeros = [own for own in graph.tables() if (own.log_values == -np.inf).any()]
-    groups, constants = [own for own in zeros if len(own.shape) > 1], [own for own in zeros if not own.shape]
-    possible = changed = not constants
+    groups = [own for own in graph.factors.by_shape if len(own.shape) > 1 and (own.log_values == -np.inf).any()]
+    possible = changed = graph.log_constant > -np.inf
     while changed and possible:
         possible = bool(np.logical_or.reduceat(alive, starts).all()) if len(cards) else True
         changed = False

@@ -1,22 +1,41 @@
-"""The graph that users meet: what it is, and one line for each thing that can be done with it."""
+"""The graph that users meet: what it is, files of three formats, and one line for each other thing done with it."""
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from cavity.discrete.approx.approximate import Approximation, DiscreteSolution, approximate
 from cavity.discrete.approx.filtering import Filtered, boyen_koller
-from cavity.discrete.approx.loopy import tree_by_tree
+from cavity.discrete.approx.forests import tree_by_tree
 from cavity.discrete.approx.suggest import Suggestion, suggest
 from cavity.discrete.graph import TableGraph
 from cavity.discrete.io import converters
-from cavity.discrete.io.files import read_graph, write_graph
-from cavity.discrete.io.uai import format_uai
+from cavity.discrete.io.bif import parse_bif
+from cavity.discrete.io.fg import format_fg, parse_fg
+from cavity.discrete.io.tokens import Source, quoted, text_of
+from cavity.discrete.io.uai import format_evidence, format_uai, parse_evidence, parse_uai
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import Order
 from cavity.inference.solution import Solution
+
+PARSERS = {"uai": parse_uai, "fg": parse_fg, "bif": parse_bif}
+#: an .fg text begins with a number
+FIRST_WORDS = {"MARKOV": "uai", "BAYES": "uai", "network": "bif", "variable": "bif", "probability": "bif"}
+
+
+def kind_of(text: str, path: str) -> str:
+    """The format that the name of a file says, else its first word: every one of them begins in its own way."""
+    suffix = Path(path.removesuffix(".gz")).suffix[1:]
+    if suffix in PARSERS:
+        return suffix
+    start = re.match(r"(?:\s+|#[^\n]*|//[^\n]*|/\*.*?\*/)*([^\s{]{0,99})", text, re.DOTALL)
+    word = start[1] if start else ""
+    if word not in FIRST_WORDS and not word.isdecimal():
+        raise ValueError(f"line 1: the format is not known from the first word {quoted(word)}; name it by kind.")
+    return FIRST_WORDS.get(word, "fg")
 
 
 class DiscreteGraph(TableGraph):
@@ -40,16 +59,11 @@ class DiscreteGraph(TableGraph):
     """
 
     @classmethod
-    def of(cls, graph: TableGraph) -> Self:
-        """The same variables, tables and evidence with the questions of this class."""
-        return cls.assemble(graph.variables, graph.factors, graph.evidence, graph.likelihoods)
-
-    @classmethod
     def read(
         cls,
-        source: str | os.PathLike[str],
+        source: Source,
         *,
-        evidence: str | os.PathLike[str] | Mapping[Any, Any] | None = None,
+        evidence: Source | Mapping[Any, Any] | None = None,
         kind: str | None = None,
     ) -> Self:
         """The graph of a .uai, .fg or .bif file (or .gz of one), or of such a text: a string with a newline.
@@ -71,9 +85,22 @@ class DiscreteGraph(TableGraph):
             >>> cv.DiscreteGraph.read("MARKOV 2 2 2\\n1 2 0 1\\n4 1 2 3 1", evidence={0: 1})
             DiscreteGraph(2 variables, 1 factors, 1 observed)
         """
-        return cls.of(read_graph(source, evidence, kind))
+        if kind is not None and kind not in PARSERS:
+            raise ValueError(f"kind must be {', '.join(PARSERS)} or None; found {kind!r}.")
+        text, path = text_of(source)
+        try:
+            graph = PARSERS[kind or kind_of(text, path)](text, cls)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}" if path else str(error)) from None
+        if evidence is None or isinstance(evidence, Mapping):
+            return graph.given(evidence) if evidence else graph
+        text, path = text_of(evidence)
+        try:
+            return graph.given(parse_evidence(text, graph.cardinalities))
+        except ValueError as error:
+            raise ValueError(f"{path or 'evidence'}: {error}") from None
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: Source) -> None:
         """Write a .uai or .fg file, with all digits.
 
         Evidence goes into `<path>.evid` beside a .uai file, and into factors of a .fg file.
@@ -92,7 +119,12 @@ class DiscreteGraph(TableGraph):
             >>> cv.DiscreteGraph.read(path)
             DiscreteGraph(2 variables, 0 factors)
         """
-        write_graph(self, path)
+        target = Path(path)
+        if target.suffix not in (".uai", ".fg"):
+            raise ValueError(f"path must end in .uai or .fg; found {str(target)!r}.")
+        target.write_text(format_uai(self) if target.suffix == ".uai" else format_fg(self), encoding="ascii")
+        if self.evidence and target.suffix == ".uai":
+            target.with_name(f"{target.name}.evid").write_text(format_evidence(self.evidence), encoding="ascii")
 
     def to_uai(self) -> str:
         """The text of the `.uai` file: soft evidence becomes factors, evidence is not part of it.
@@ -132,7 +164,7 @@ class DiscreteGraph(TableGraph):
             >>> cv.DiscreteGraph.from_networkx(network)
             DiscreteGraph(2 variables, 1 factors)
         """
-        return cls.of(converters.from_networkx(network))
+        return converters.from_networkx(network, cls)
 
     def to_networkx(self) -> Any:
         """The bipartite networkx graph of nodes ("variable", i) and ("factor", a).
@@ -166,7 +198,7 @@ class DiscreteGraph(TableGraph):
             ImportError: if pgmpy is not installed.
             ValueError: if the model is none of these, or a variable has no table.
         """
-        return cls.of(converters.from_pgmpy(model))
+        return converters.from_pgmpy(model, cls)
 
     def to_pgmpy(self) -> Any:
         """The same distribution as a `DiscreteMarkovNetwork` of pgmpy; evidence becomes factors.
@@ -274,8 +306,8 @@ class DiscreteGraph(TableGraph):
 
     def problem(self) -> Problem:
         """The disconnected approximation, whose EP is loopy belief propagation."""
-        return approximate(self).problem()
+        return Approximation(self).problem()
 
     def interpret(self, solution: Solution) -> DiscreteSolution:
         """The solution of this graph's problem, with its marginals and pairs; `infer(graph)` returns it."""
-        return approximate(self).interpret(solution)
+        return Approximation(self).interpret(solution)

@@ -1,14 +1,23 @@
-"""Table factors, stored together by shape: a graph of a million factors is a few arrays."""
+"""Table factors, stored together by shape: a graph of a million factors is a few arrays.
+
+Impossible states are added so that tables share a few shapes: every shape is compiled once, for seconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 Derived = TypeVar("Derived")
+#: the number of states that variables with so many states are given
+Levels = dict[int, int]
+
+#: entries of tables that are worth reading to save one shape: some hundred sweeps of them take as long as compiling it
+WORTH = 2**16
 
 
 class Tables(NamedTuple):
@@ -106,3 +115,49 @@ def log_weights(name: str, values: Any, log: bool) -> np.ndarray:
         return found
     with np.errstate(divide="ignore"):
         return np.log(found, out=found)
+
+
+def padded_tables(factors: FactorTables) -> FactorTables:
+    """The tables with new numbers of states, and one more table for every variable that was given states."""
+    cards = factors.cardinalities
+    shapes = [(own.shape, len(own.scopes)) for own in factors.by_shape]
+    level = levels(shapes, np.unique(cards).tolist())
+    wider = np.array([level[k] for k in cards.tolist()], np.int64)
+    parts, count = [pad_tables(own, level) for own in factors.by_shape], len(factors)
+    for k in np.unique(cards[wider > cards]).tolist():
+        own = np.flatnonzero(cards == k)
+        impossible = np.where(np.arange(level[k]) < k, 0.0, -np.inf)
+        parts.append(Tables(own[:, None], np.tile(impossible, (len(own), 1)), np.arange(count, count + len(own))))
+        count += len(own)
+    return FactorTables.joined(wider, parts)
+
+
+def pad_tables(tables: Tables, level: Levels) -> Tables:
+    """The tables with impossible states added, and the axes in order of their lengths."""
+    wider = [level[k] for k in tables.shape]
+    padding = [(0, 0), *((0, new - old) for old, new in zip(tables.shape, wider, strict=True))]
+    log_values = np.pad(tables.log_values, padding, constant_values=-np.inf)
+    order = np.argsort(wider, kind="stable")
+    return Tables(tables.scopes[:, order], log_values.transpose(0, *(1 + order)), tables.numbers)
+
+
+def levels(shapes: list[tuple[tuple[int, ...], int]], kinds: list[int], worth: int = WORTH) -> Levels:
+    """Which numbers of states become which: neighbours are made one, the cheapest first, as long as that pays.
+
+    shapes: of the tables, with how many there are. The cost is the number of entries, and `worth` for every shape.
+    """
+
+    def cost(level: Levels) -> int:
+        seen: dict[tuple[int, ...], int] = {}
+        for shape, count in shapes:
+            new = tuple(sorted(level[k] for k in shape))
+            if len(new) > 1:
+                seen[new] = seen.get(new, 0) + count
+        # In whole numbers that do not overflow.
+        return sum(count * int(np.prod(new, dtype=object)) for new, count in seen.items()) + worth * len(seen)
+
+    tried = [{k: k for k in kinds}]
+    while len(tops := sorted(set(tried[-1].values()))) > 1:
+        merged = [{k: up if now == low else now for k, now in tried[-1].items()} for low, up in pairwise(tops)]
+        tried.append(min(merged, key=cost))
+    return min(tried, key=cost)

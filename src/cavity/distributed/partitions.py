@@ -22,17 +22,9 @@ from distributed import Client
 
 from cavity._core import checks
 from cavity._core.precision import float64
+from cavity.distributed import gaussian
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.gaussian import (
-    Contributions,
-    GaussianResult,
-    from_moments,
-    is_covariance,
-    pack_naturals,
-    packed_dimension,
-    to_moments,
-    unpack_naturals,
-)
+from cavity.distributed.gaussian import Contributions, GaussianResult
 from cavity.distributed.rounds import Request, Response, RoundOptions, Rounds
 from cavity.distributed.worker_pool import WorkerPool, loader_of
 from cavity.inference.status import Status
@@ -96,19 +88,19 @@ def load_partition(pieces: list[Any], tilted: Tilted, key: np.ndarray) -> Partit
 @float64
 def visit_partition(partition: Partition, request: Request) -> Response:
     """The user's moments of the tilted distribution, as a site: what they are beyond the cavity."""
-    cavity, d = to_moments(request.cavity), packed_dimension(request.cavity)
+    cavity, d = gaussian.to_moments(request.cavity), gaussian.packed_dimension(request.cavity)
     key = jax.random.wrap_key_data(jnp.asarray(partition.key))
     answer = partition.tilted(partition.data, cavity.mean, cavity.covariance, key)
     if isinstance(answer, tuple | list):
-        naturals, noise = from_moments(*check_moments(answer, d)), 0.0
+        naturals, noise = gaussian.from_moments(*check_moments(answer, d)), 0.0
     else:
         naturals, noise = naturals_from_draws(answer, d)
-    q, found = to_moments(request.cavity + request.contribution), to_moments(naturals)
+    q, found = gaussian.to_moments(request.cavity + request.contribution), gaussian.to_moments(naturals)
     variance = np.diagonal(q.covariance)
     away = np.abs(q.mean - found.mean) / np.sqrt(variance)
     mismatch = float(np.maximum(away, np.abs(np.log(variance / np.diagonal(found.covariance)))).max())
     site = naturals - request.cavity
-    negative = int(np.linalg.eigvalsh(unpack_naturals(site)[1])[0] < 0)
+    negative = int(np.linalg.eigvalsh(gaussian.unpack_naturals(site)[1])[0] < 0)
     return Response(site, mismatch=mismatch, negative=negative, noise=noise)
 
 
@@ -117,7 +109,7 @@ def check_moments(found: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
     if len(found) != 2:
         raise ValueError(f"tilted must return draws or a pair (mean, covariance); found {len(found)} things.")
     mean, covariance = (real_numbers(part) for part in found)
-    if mean.shape != (d,) or covariance.shape != (d, d) or not is_covariance(covariance):
+    if mean.shape != (d,) or covariance.shape != (d, d) or not gaussian.is_covariance(covariance):
         raise ValueError(
             f"tilted must return a mean of shape ({d},) and a symmetric, positive definite covariance of shape "
             f"({d}, {d}); found shapes {mean.shape} and {covariance.shape}."
@@ -143,9 +135,10 @@ def naturals_from_draws(found: Any, d: int) -> tuple[np.ndarray, float]:
     count = len(draws)
     if count <= d + 2:
         raise ValueError(f"tilted must return more than d + 2 = {d + 2} draws; found {count}.")
-    _, precision = unpack_naturals(from_moments(np.zeros(d), np.cov(draws, rowvar=False).reshape(d, d)))
+    covariance = np.cov(draws, rowvar=False).reshape(d, d)
+    _, precision = gaussian.unpack_naturals(gaussian.from_moments(np.zeros(d), covariance))
     precision *= (count - d - 2) / (count - 1)
-    return pack_naturals(precision @ draws.mean(axis=0), precision), float(np.sqrt(2 / (count - 1)))
+    return gaussian.pack_naturals(precision @ draws.mean(axis=0), precision), float(np.sqrt(2 / (count - 1)))
 
 
 @float64
@@ -242,9 +235,9 @@ def pack_prior(prior: Any) -> np.ndarray:
     if not (isinstance(prior, tuple | list) and len(prior) == 2):
         raise TypeError(f"prior must be a pair (mean, covariance); found {type(prior).__name__}.")
     mean, covariance = checks.array("prior mean", prior[0], (1,)), checks.array("prior covariance", prior[1], (2,))
-    if covariance.shape != (mean.size, mean.size) or not is_covariance(covariance):
+    if covariance.shape != (mean.size, mean.size) or not gaussian.is_covariance(covariance):
         raise ValueError(f"prior covariance must be a symmetric positive definite ({mean.size}, {mean.size}) matrix.")
-    return from_moments(mean, covariance)
+    return gaussian.from_moments(mean, covariance)
 
 
 def key_or_fixed(key: jax.Array | None) -> jax.Array:

@@ -308,13 +308,9 @@ class Rounds:
     def end_round(self) -> Status | None:
         """Note that a round is over; the limit it has reached, if any."""
         self.residuals.append(self.mismatch)
-        self.report()
+        if self.callback is not None:
+            self.callback(self.result(Status.RUNNING))
         if len(self.residuals) >= self.options.max_rounds:
             return Status.MAX_SWEEPS
         deadline = self.options.deadline
         return Status.TIME_BUDGET if deadline is not None and time.perf_counter() >= deadline else None
-
-    def report(self) -> None:
-        """Call the callback."""
-        if self.callback is not None:
-            self.callback(self.result(Status.RUNNING))

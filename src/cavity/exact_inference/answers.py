@@ -20,23 +20,8 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from cavity.discrete import DiscreteGraph, exact_discrete
-from cavity.exact_inference.problem_data import (
-    CLUTTER,
-    MIXTURE,
-    SCALAR,
-    ClutterData,
-    Estimate,
-    GaussianPrior,
-    MixtureData,
-    clutter_data,
-    log_joint,
-    mixture_data,
-    read_gaussian_prior,
-    repetitions,
-    resolve_problem,
-    site_count,
-    unsupported,
-)
+from cavity.exact_inference import problem_data
+from cavity.exact_inference.problem_data import ClutterData, Estimate, GaussianPrior, MixtureData
 from cavity.inference.pointwise import log_likelihood
 from cavity.inference.problem import Problem
 from cavity.numerics.quadrature import clenshaw_curtis
@@ -77,15 +62,15 @@ def exact(problem: Any, *, memory: float = 2e9) -> Any:
     """
     if isinstance(problem, DiscreteGraph):
         return exact_discrete(problem, memory=memory)
-    problem = resolve_problem(problem)
-    if (mixture := mixture_data(problem)) is not None:
+    problem = problem_data.resolve_problem(problem)
+    if (mixture := problem_data.mixture_data(problem)) is not None:
         return expand_mixture(mixture)
-    prior = read_gaussian_prior(problem)
+    prior = problem_data.read_gaussian_prior(problem)
     if prior is not None and prior.mean.size == 1:
         return by_quadrature(problem, prior)
-    if (clutter := clutter_data(problem)) is not None:
+    if (clutter := problem_data.clutter_data(problem)) is not None:
         return enumerate_clutter(clutter)
-    raise unsupported("exact", problem, SCALAR, CLUTTER, MIXTURE)
+    raise problem_data.unsupported("exact", problem, problem_data.SCALAR, problem_data.CLUTTER, problem_data.MIXTURE)
 
 
 def by_quadrature(problem: Problem, prior: GaussianPrior) -> Estimate:
@@ -93,10 +78,10 @@ def by_quadrature(problem: Problem, prior: GaussianPrior) -> Estimate:
 
     Panels start at the values of the data as well: a narrow mode of a wide prior lies among them.
     """
-    joint = log_joint(problem, prior)
+    joint = problem_data.log_joint(problem, prior)
     edges = prior_edges(float(prior.mean[0]), float(prior.precision[0, 0] ** -0.5), landmarks(problem))
     result = integrate_on_host(lambda theta: joint(theta[:, None]), edges)
-    sites = site_count(problem)
+    sites = problem_data.site_count(problem)
     note = ""
     if not math.isfinite(result.log_z):
         note = "No mass was found: every term of the joint density is zero where it was looked at."
@@ -125,7 +110,7 @@ def expand_mixture(data: MixtureData) -> Estimate:
 
     p(D) = Σ_c C(c) B(a + c) / B(a), and the moments are those of the mixture of Dirichlets.
     """
-    rows = data.log_densities[repetitions("exact", data.copies)]
+    rows = data.log_densities[problem_data.repetitions("exact", data.copies)]
     n, components = rows.shape
     if n * (n + 1) ** (components - 1) > MAX_EXPANSION:
         most = f"n (n + 1)^(K − 1) ≤ {MAX_EXPANSION:.0e} coefficients"
@@ -174,7 +159,7 @@ def enumerate_clutter(data: ClutterData) -> Estimate:
         Σ_S log (1−w) N(x_i; m, I) + Σ_not S log w N(x_i; 0, c I) − ½ (m − m₀)ᵀ Λ₀ (m − m₀) − ½ log |Λ|/|Λ₀|:
     residuals from m, whose squares do not cancel however far the points lie from the prior mean.
     """
-    index = repetitions("exact", data.copies)
+    index = problem_data.repetitions("exact", data.copies)
     n = index.size
     if n > MAX_ENUMERATED:
         most = f"2^n assignments of a vector clutter problem, n ≤ {MAX_ENUMERATED}"
@@ -217,9 +202,9 @@ def posterior_density(problem: Any, grid: Any, log: bool = False) -> np.ndarray:
         >>> posterior_density(cv.models.clutter([0.3, 1.8]), [0.0, 1.0], log=True).round(4).tolist()
         [-6.9678, -6.3626]
     """
-    problem = resolve_problem(problem)
+    problem = problem_data.resolve_problem(problem)
     points = np.asarray(grid, float)
-    mixture, prior = mixture_data(problem), read_gaussian_prior(problem)
+    mixture, prior = problem_data.mixture_data(problem), problem_data.read_gaussian_prior(problem)
     if mixture is not None:
         a = mixture.concentration
         weights = np.column_stack([points, 1.0 - points]) if points.ndim == 1 and a.size == 2 else points
@@ -231,9 +216,10 @@ def posterior_density(problem: Any, grid: Any, log: bool = False) -> np.ndarray:
     elif prior is not None:
         points = points[:, None] if points.ndim == 1 and prior.mean.size == 1 else points
         check_grid(points, prior.mean.size)
-        value = log_joint(problem, prior)(points)
+        value = problem_data.log_joint(problem, prior)(points)
     else:
-        raise unsupported("posterior_density", problem, "problems with one Gaussian prior", MIXTURE)
+        one_gaussian = "problems with one Gaussian prior"
+        raise problem_data.unsupported("posterior_density", problem, one_gaussian, problem_data.MIXTURE)
     return value if log else np.exp(value)
 
 

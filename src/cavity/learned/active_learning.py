@@ -18,9 +18,8 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
-from cavity.learned.gp_learner import GPLearner, pad_rows
 from cavity.learned.gp_state import Labels, TunedKernel
-from cavity.learned.learner import Audits, Learner, MessagePrediction
+from cavity.learned.learner import Audits, GPLearner, Learner, MessagePrediction, pad_rows
 from cavity.learned.message_coordinates import divergence, tilted_statistics_of
 from cavity.learned.oracles import Answers, Oracle, join_rows
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle

@@ -243,8 +243,7 @@ class Target:
 def parameters(family: Family, eta: jax.Array) -> jax.Array:
     """(mean, log variance) of a Gaussian, logarithms of the parameters of a Beta, Gamma or Dirichlet."""
     if isinstance(family, Gaussian):
-        mean, variance = family.coordinates(eta)
-        return jnp.stack([mean, jnp.log(variance)])
+        return coordinates_of_one(family, eta)
     if isinstance(family, Beta | Gamma | Dirichlet):
         return jnp.log(eta)
     raise TypeError(f"parameters are those of Gaussian, Beta, Gamma or Dirichlet; found {type(family).__name__}.")

@@ -5,7 +5,8 @@ import pytest
 from small_graphs import enumerated, joint_table
 
 import cavity as cv
-from cavity.discrete.approx.rewriting import WORTH, levels, pad_states
+from cavity.discrete.approx.approximate import pad_states
+from cavity.discrete.tables import WORTH, levels
 
 CARDINALITIES = [5, 2, 3, 4, 2, 3]
 TREE = [(0, 1), (2, 1), (3, 2), (2, 4), (5, 4)]
@@ -21,7 +22,7 @@ def graph_of(scopes, seed=0):
 
 
 def test_small_tables_become_one_shape():
-    shapes = {own.shape for own in pad_states(graph_of(TREE)).tables() if len(own.shape) > 1}
+    shapes = {own.shape for own in pad_states(graph_of(TREE)).factors.by_shape if len(own.shape) > 1}
     assert shapes == {(5, 5)}
 
 

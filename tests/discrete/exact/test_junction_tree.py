@@ -127,8 +127,7 @@ def in_weights(graph: DiscreteGraph) -> Summed | None:
     """The answer without logarithms."""
     start = free_tables(graph)
     _, program = plan_program(start.scopes, start.children, tuple(start.states.items()), math.inf)
-    found = evaluate(program, start.inputs, start.states)
-    return found and found._replace(log_sum=found.log_sum + start.log_constant)
+    return evaluate(program, start)
 
 
 def test_weights_and_logarithms_agree():

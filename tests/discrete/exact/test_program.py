@@ -110,7 +110,7 @@ def test_each_variable_is_the_child_of_one_table():
     graph.add_factor([0, 1], [[0.9, 0.1], [0.1, 0.9]])
     graph.add_factor([0], [0.3, 0.7])
     graph.add_factor([1, 2], [[0.2, 0.5], [0.3, 0.5]])
-    groups = graph.tables()
+    groups = graph.factors.by_shape
     children = {own.shape: part.child.tolist() for own, part in zip(groups, find_conditionals(groups), strict=True)}
     assert children == {(2, 2): [1, -1], (2,): [0]}
 

@@ -19,7 +19,7 @@ def joint(graph):
         log_values = log_values + aligned.reshape(shape)
     unary = np.split(graph.flat_unary(), np.cumsum(graph.cardinalities)[:-1])
     bare = DiscreteGraph(graph.cardinalities)
-    for own in graph.tables():
+    for own in graph.factors.by_shape:
         if len(own.shape) == 1:
             bare.add_factors(own.scopes, own.log_values, log=True)
     plain = np.split(bare.flat_unary(), np.cumsum(graph.cardinalities)[:-1])

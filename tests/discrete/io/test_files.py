@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.io import files
+from cavity.discrete.io import tokens
 
 UAI = "MARKOV\n2\n2 3\n1\n2 0 1\n6\n1 2 3 4 5 6\n"
 FG = "# pair\n1\n\n2\n0 1\n2 3\n6\n0 1\n1 4\n2 2\n3 5\n4 3\n5 6\n"
@@ -90,7 +90,7 @@ def test_files_of_another_kind_are_refused(tmp_path, name, content, words):
 
 
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LARGEST_BYTES", 2**16)
+    monkeypatch.setattr(tokens, "LARGEST_BYTES", 2**16)
     (tmp_path / "m.uai.gz").write_bytes(gzip.compress(b" " * 2**20, mtime=0))
     (tmp_path / "m.uai").write_bytes(b" " * 2**20)
     for name in ("m.uai.gz", "m.uai"):

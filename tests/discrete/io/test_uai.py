@@ -81,7 +81,7 @@ def test_any_layout_of_the_words_is_the_same_graph():
 
 def test_factors_of_one_shape_are_stored_together_and_keep_their_places():
     graph = parse_uai("MARKOV 4 2 2 3 2 5 2 0 1 1 2 2 1 3 1 2 1 0  4 1 2 3 4  3 1 1 1  4 5 6 7 8  3 2 2 2  2 9 9")
-    found = {tables.shape: (tables.numbers.tolist(), tables.scopes.tolist()) for tables in graph.tables()}
+    found = {tables.shape: (tables.numbers.tolist(), tables.scopes.tolist()) for tables in graph.factors.by_shape}
     assert found == {(2, 2): ([0, 2], [[0, 1], [1, 3]]), (3,): ([1, 3], [[2], [2]]), (2,): ([4], [[0]])}
     assert [table.scope for table in graph] == [(0, 1), (2,), (1, 3), (2,), (0,)]
 

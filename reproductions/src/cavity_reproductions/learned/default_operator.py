@@ -11,8 +11,8 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity.families import Product
-from cavity.learned.gp_learner import GPLearner
 from cavity.learned.gp_state import GPState, forecast
+from cavity.learned.learner import GPLearner
 from cavity.learned.oracles import Answers
 from cavity.learned.sampling import Simulated
 from cavity.learned.simulation import Simulator

@@ -13,7 +13,7 @@ polynomials of degree 2 in the leaves. Where neither text says how, this was cho
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Literal
 
@@ -25,7 +25,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import Target, from_parameters, parameters, parts_of, split_variables
+from cavity.learned.message_coordinates import Target, from_parameters, parameters, variables
 
 #: forests as scikit-learn has them
 KINDS = {"breiman": RandomForestRegressor, "extremely randomised": ExtraTreesRegressor}
@@ -37,8 +37,8 @@ LARGEST = 30.0
 
 def with_parameters(family: Family, cavities: np.ndarray) -> list[tuple[Family, jax.Array, jax.Array]]:
     """Of every variable its family, its messages, and their (mean, log variance) or logarithms of parameters."""
-    pieces = zip(parts_of(family), split_variables(family, jnp.asarray(cavities, float)), strict=True)
-    return [(own, piece, jax.vmap(functools.partial(parameters, own))(piece)) for own, piece in pieces]
+    rows = variables(family, jnp.asarray(cavities, float))
+    return [(own, piece, jax.vmap(functools.partial(parameters, own))(piece)) for own, piece in rows]
 
 
 @float64
@@ -70,27 +70,28 @@ def polynomials(points: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class RegressionTree:
-    """Nodes by number. columns: split on, −1 in a leaf. children: (left, right). rows: labels of a leaf."""
+class Node:
+    """column: split on, −1 in a leaf. children: (left, right), by number. rows, model: labels of a leaf, its fit."""
 
-    columns: list[int] = field(default_factory=list)
-    borders: list[float] = field(default_factory=list)
-    children: list[tuple[int, int]] = field(default_factory=list)
-    rows: list[np.ndarray] = field(default_factory=list)
-    models: list[np.ndarray] = field(default_factory=list)
+    rows: np.ndarray
+    column: int = -1
+    border: float = 0.0
+    children: tuple[int, int] = (-1, -1)
+    model: np.ndarray | None = None
+
+
+class RegressionTree(list[Node]):
+    """Nodes by number."""
 
     def add(self, rows: np.ndarray) -> int:
         """A leaf without a model yet."""
-        self.columns.append(-1)
-        self.borders.append(0.0)
-        self.children.append((-1, -1))
-        self.rows.append(rows)
-        self.models.append(np.zeros(0))
-        return len(self.rows) - 1
+        self.append(Node(rows))
+        return len(self) - 1
 
     def leaves(self, columns: np.ndarray) -> np.ndarray:
         """The leaf of every row."""
-        split, border, children = np.array(self.columns), np.array(self.borders), np.array(self.children)
+        rows = zip(*((node.column, node.border, node.children) for node in self), strict=True)
+        split, border, children = map(np.array, rows)
         at = np.zeros(len(columns), int)
         while True:
             inside = np.flatnonzero(split[at] >= 0)
@@ -126,18 +127,17 @@ class MessageForest:
         """Split a leaf as long as that helps, and fit the leaves that come of it."""
         waiting = [node]
         while waiting:
-            node = waiting.pop()
-            rows = tree.rows[node]
+            own = tree[waiting.pop()]
+            rows = own.rows
             found = best_split(self.rng, self.columns[rows], self.values[rows] / self.scale)
             if found is None:
-                tree.models[node] = np.linalg.lstsq(self.terms[rows], self.values[rows], rcond=1e-8)[0]
+                own.model = np.linalg.lstsq(self.terms[rows], self.values[rows], rcond=1e-8)[0]
                 continue
-            column, border = found
-            right = self.columns[rows, column] > border
-            pair = tree.add(rows[~right]), tree.add(rows[right])
-            tree.columns[node], tree.borders[node], tree.children[node] = column, border, pair
-            tree.rows[node] = np.zeros(0, int)
-            waiting += pair
+            own.column, own.border = found
+            right = self.columns[rows, own.column] > own.border
+            own.children = tree.add(rows[~right]), tree.add(rows[right])
+            own.rows = rows[:0]
+            waiting += own.children
 
     def with_more(self, cavities: np.ndarray, projected: np.ndarray) -> None:
         """Labels that arrive later: leaves they fall into are fitted again, and split where they have become large."""
@@ -149,7 +149,7 @@ class MessageForest:
         for tree in self.trees:
             places = tree.leaves(self.columns[fresh])
             for leaf in np.unique(places):
-                tree.rows[leaf] = np.concatenate([tree.rows[leaf], fresh[places == leaf]])
+                tree[leaf].rows = np.concatenate([tree[leaf].rows, fresh[places == leaf]])
                 self.grow(tree, int(leaf))
 
     def votes(self, cavities: np.ndarray) -> np.ndarray:
@@ -157,10 +157,9 @@ class MessageForest:
         columns, terms = self.seen(np.asarray(cavities, float))
         found = []
         for tree in self.trees:
-            at = tree.leaves(columns)
-            shape = (terms.shape[1], self.values.shape[1])
-            models = np.stack([own if own.size else np.zeros(shape) for own in tree.models])
-            found.append(np.einsum("nt,ntk->nk", terms, models[at]))
+            nothing = np.zeros((terms.shape[1], self.values.shape[1]))
+            models = np.stack([nothing if own.model is None else own.model for own in tree])
+            found.append(np.einsum("nt,ntk->nk", terms, models[tree.leaves(columns)]))
         return np.stack(found)
 
     @float64

@@ -8,22 +8,29 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
 from cavity._core.precision import float64
-from cavity.discrete.approx.loopy import StoredRows, disconnected, stored_by_cardinality
-from cavity.discrete.approx.rewriting import Clustering, join_factors, join_variables, pad_states
+from cavity.discrete.approx.parallel_bp import InColumns
+from cavity.discrete.approx.rewriting import Clustering, join_factors, join_variables
 from cavity.discrete.approx.tree import on_tree
 from cavity.discrete.graph import TableGraph, Variables, check_possible
-from cavity.families import Categorical
-from cavity.inference.problem import Problem
+from cavity.discrete.tables import padded_tables
+from cavity.factors.table import Table
+from cavity.families import Categorical, Product
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.schedule import InOrder, Parallel
 from cavity.inference.solution import ModelSolution, Solution
+from cavity.moments.enumeration import Enumeration
+from cavity.posteriors.factorised import Factorised, GraphPrior, Reach
 from cavity.posteriors.tree import TreeDistribution
+
+#: sites up to which a method that names no schedule visits them one after another; more are visited at once
+ONE_BY_ONE = 5_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,20 +89,17 @@ class Approximation:
         check_possible(joined)
         if isinstance(self.form, Tree):
             return on_tree(joined, None if self.form.edges is None else tree_edges(joined, self.form.edges))
-        if (clustering := self.clustering()) is not None:
-            joined = join_variables(joined, clustering)
+        if isinstance(self.form, Clusters):
+            joined = join_variables(joined, Clustering.of(self.graph, self.form.clusters))
             check_possible(joined)
         return disconnected(pad_states(joined))
 
-    def clustering(self) -> Clustering | None:
-        """The clusters that q holds, where it holds any."""
-        return Clustering.of(self.graph, self.form.clusters) if isinstance(self.form, Clusters) else None
-
     def interpret(self, solution: Solution) -> DiscreteSolution:
         """The solution of this approximation's problem, with marginals and pairs; `infer` returns it."""
-        variables, clustering = self.graph.variables.copy(), self.clustering()
+        variables, clustering = self.graph.variables.copy(), None
         sizes = variables.cardinalities
-        if clustering is not None:
+        if isinstance(self.form, Clusters):
+            clustering = Clustering.of(self.graph, self.form.clusters)
             sizes = np.array([math.prod(clustering.shape(number)) for number in range(len(clustering.members))])
         q = solution.q
         nodes = q.nodes.shape[-2] - 2 if isinstance(q, TreeDistribution) else sum(np.shape(eta)[-2] for eta in q.etas)
@@ -114,6 +118,66 @@ def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = Non
     if not isinstance(form, Tree | Clusters | None):
         raise TypeError(f"{wanted}; found {type(form).__name__}.")
     return Approximation(graph, form, disjoint_groups(groups, len(graph.factors)) if groups else ())
+
+
+class StoredRows(NamedTuple):
+    """Where each variable is stored: the number of its family, and its row there. cardinalities: of the families."""
+
+    family: np.ndarray
+    row: np.ndarray
+    cardinalities: np.ndarray
+
+
+def stored_by_cardinality(cardinalities: np.ndarray) -> StoredRows:
+    """Variables of equal cardinality together, in their own order."""
+    kinds, family = np.unique(cardinalities, return_inverse=True)
+    row = np.zeros(len(cardinalities), np.int64)
+    for number in range(len(kinds)):
+        own = family == number
+        row[own] = np.arange(own.sum())
+    return StoredRows(family, row, kinds)
+
+
+@float64
+def disconnected(graph: TableGraph) -> Problem:
+    """The problem whose EP is loopy BP: factors of one variable are in the prior, exactly; every other is a site."""
+    rows = stored_by_cardinality(graph.cardinalities)
+    families = tuple(map(Categorical, rows.cardinalities.tolist()))
+    wires, groups = [], []
+    for own in graph.factors.by_shape:
+        if len(own.shape) < 2:
+            continue
+        slots = tuple(np.searchsorted(rows.cardinalities, own.shape).tolist())
+        family = Product(tuple(map(Categorical, own.shape)))
+        groups.append(SiteGroup(Table(), own.log_values, family, Enumeration(), scope=Reach(len(wires), slots)))
+        wires.append(rows.row[own.scopes].astype(np.int32))
+    if not groups:
+        # Everything is held exactly; a site that says nothing gives the loop something to visit.
+        family, nothing = Product((families[rows.family[0]],)), np.zeros((1, graph.cardinalities[0]))
+        groups.append(SiteGroup(Table(), nothing, family, Enumeration(), scope=Reach(0, (int(rows.family[0]),))))
+        wires.append(np.zeros((1, 1), np.int32))
+    etas, flat, starts = [], graph.flat_unary(), np.cumsum(graph.cardinalities) - graph.cardinalities
+    for number, k in enumerate(rows.cardinalities):
+        weights = flat[starts[rows.family == number][:, None] + np.arange(k)]
+        zero = weights == -np.inf
+        etas.append(jnp.asarray(np.concatenate([np.where(zero, 0.0, weights), zero], axis=1, dtype=float)))
+    prior = GraphPrior(tuple(etas), tuple(map(jnp.asarray, wires)), jnp.asarray(graph.log_constant))
+    schedule = Parallel() if sum(map(len, wires)) > ONE_BY_ONE else InOrder()
+    return Problem(prior, tuple(groups), Factorised(families), schedule=schedule, shortcut=InColumns())
+
+
+def pad_states(graph: TableGraph) -> TableGraph:
+    """The same distribution with impossible states added to some variables; the graph itself if that gains nothing.
+
+    Axes of every table are in order of their lengths, so that (2, 3) and (3, 2) are one shape. The variables have
+    numbers, no names.
+    """
+    if len(np.unique(graph.cardinalities)) < 2:
+        return graph
+    factors = graph.factors.derive(padded_tables)
+    wider = factors.cardinalities
+    likelihoods = {v: np.pad(own, (0, int(wider[v]) - len(own))) for v, own in graph.likelihoods.items()}
+    return TableGraph.assemble(Variables(wider), factors, graph.evidence, likelihoods)
 
 
 def disjoint_groups(groups: Any, factors: int) -> tuple[tuple[int, ...], ...]:
@@ -235,25 +299,20 @@ class DiscreteSolution(ModelSolution):
 
     def _pair_on_tree(self, i: int, j: int) -> np.ndarray:
         """Along the path: P(x_i, x_j) = Σ P(x_top) P(x_i | x_top) P(x_j | x_top)."""
-        given, nodes = np.exp(np.asarray(self.q.given)), np.exp(np.asarray(self.q.nodes))
+        given, nodes = np.nan_to_num(np.exp(np.asarray(self.q.given))), np.exp(np.asarray(self.q.nodes))
         parent = np.asarray(self.problem.prior.parent)
 
-        def chain(node: int) -> list[int]:
-            found = [node]
-            while found[-1] < len(parent) - 2:
-                found.append(int(parent[found[-1]]))
+        def from_above(node: int) -> dict[int, np.ndarray]:
+            """P(x_node | x_a) for the node itself and every a above it."""
+            found = {node: np.eye(given.shape[1])}
+            while node < len(parent) - 2:
+                found[int(parent[node])] = given[node] @ found[node]
+                node = int(parent[node])
             return found
 
-        up_i, up_j = chain(i), chain(j)
-        top = next(node for node in up_i if node in up_j)
-        states = given.shape[1]
-
-        def down(path: list[int]) -> np.ndarray:
-            """P(x_end | x_top), from the conditionals below the top."""
-            steps = path[: path.index(top)][::-1]
-            return reduce(lambda total, node: total @ np.nan_to_num(given[node]), steps, np.eye(states))
-
-        joint = np.einsum("t,ti,tj->ij", nodes[top], down(up_i), down(up_j))
+        above_i, above_j = from_above(i), from_above(j)
+        top = next(node for node in above_i if node in above_j)
+        joint = np.einsum("t,ti,tj->ij", nodes[top], above_i[top], above_j[top])
         return joint[: self.sizes[i], : self.sizes[j]] / joint.sum()
 
     def _pair_in_factor(self, i: int, j: int) -> np.ndarray:

@@ -10,9 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cavity.discrete.approx.approximate import DiscreteSolution, approximate, log_cavities
-from cavity.discrete.approx.loopy import stored_by_cardinality
-from cavity.discrete.approx.rewriting import pad_states
+from cavity.discrete.approx.approximate import (
+    Approximation,
+    DiscreteSolution,
+    log_cavities,
+    pad_states,
+    stored_by_cardinality,
+)
 from cavity.discrete.exact.junction_tree import log_weight
 from cavity.discrete.graph import TableGraph
 from cavity.inference.infer import infer
@@ -84,7 +88,7 @@ def max_product(
         >>> cv.max_product(graph).states.tolist()
         [1, 1]
     """
-    asked = approximate(graph)
+    asked = Approximation(graph)
     problem = asked.problem().with_moments(Enumeration(maximum=True))
     told = None if callback is None else lambda solution: callback(asked.interpret(solution))
     tried = METHODS if method is None else (method,)
@@ -113,7 +117,7 @@ def decide_states(graph: TableGraph, solution: Solution, best: list[np.ndarray])
         return states
     at: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {v: [] for v in undecided}
     seen = pad_states(graph)
-    groups = [own for own in seen.tables() if len(own.shape) > 1]
+    groups = [own for own in seen.factors.by_shape if len(own.shape) > 1]
     for number, own in enumerate(groups):
         for site in np.flatnonzero(np.isin(own.scopes, list(undecided)).any(axis=1)).tolist():
             scope = tuple(own.scopes[site].tolist())
@@ -141,5 +145,5 @@ def decide_states(graph: TableGraph, solution: Solution, best: list[np.ndarray])
 
 def clashing_variables(graph: TableGraph, states: np.ndarray) -> set[int]:
     """Variables of factors that call their states impossible together."""
-    impossible = [own.scopes[own.at(states) == -np.inf].ravel().tolist() for own in graph.tables()]
+    impossible = [own.scopes[own.at(states) == -np.inf].ravel().tolist() for own in graph.factors.by_shape]
     return set(chain(*impossible))

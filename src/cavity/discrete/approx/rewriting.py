@@ -1,7 +1,5 @@
-"""Graphs rewritten before inference: factors joined, variables joined, numbers of states made alike.
-
-Joining factors (grouped terms, thesis 4.2.1) or variables (clusters, 4.2.3) makes an approximation better. Impossible
-states are added so that tables share a few shapes: every shape is compiled once, for seconds.
+"""Graphs rewritten before inference: joining factors (grouped terms, thesis 4.2.1) or variables (clusters, 4.2.3)
+makes an approximation better.
 """
 
 from __future__ import annotations
@@ -9,22 +7,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cavity.discrete.graph import TableGraph, Variables
-from cavity.discrete.tables import FactorTables, LogTable, Tables
-
-#: entries of tables that are worth reading to save one shape: some hundred sweeps of them take as long as compiling it
-WORTH = 2**16
+from cavity.discrete.graph import TableGraph
+from cavity.discrete.tables import FactorTables, LogTable
 
 #: entries of one joined table beyond which it is refused
 LARGEST_TABLE = 2**24
-
-#: the number of states that variables with so many states are given
-Levels = dict[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +81,7 @@ def join_variables(graph: TableGraph, clustering: Clustering) -> TableGraph:
     """
     cards = graph.cardinalities
     found = TableGraph([math.prod(cards[list(own)].tolist()) for own in clustering.members])
-    unary = np.split(graph.flat_unary(), np.cumsum(cards)[:-1]) if len(cards) else []
-    tables = [LogTable((number,), own) for number, own in enumerate(unary)]
+    tables = [LogTable((number,), own) for number, own in enumerate(graph.unary_weights())]
     tables += [table for table in graph if len(table.scope) != 1]
     for table in tables:
         touched = tuple(sorted({clustering.cluster[variable] for variable in table.scope}))
@@ -102,63 +92,3 @@ def join_variables(graph: TableGraph, clustering: Clustering) -> TableGraph:
         whole = np.broadcast_to(table.over(scope), cards[list(scope)])
         found.add_factor(touched, whole.reshape(found.cardinalities[list(touched)]), log=True)
     return found
-
-
-def pad_states(graph: TableGraph) -> TableGraph:
-    """The same distribution with impossible states added to some variables; the graph itself if that gains nothing.
-
-    Axes of every table are in order of their lengths, so that (2, 3) and (3, 2) are one shape. The variables have
-    numbers, no names.
-    """
-    if len(np.unique(graph.cardinalities)) < 2:
-        return graph
-    factors = graph.factors.derive(padded_tables)
-    wider = factors.cardinalities
-    likelihoods = {v: np.pad(own, (0, int(wider[v]) - len(own))) for v, own in graph.likelihoods.items()}
-    return TableGraph.assemble(Variables(wider), factors, graph.evidence, likelihoods)
-
-
-def padded_tables(factors: FactorTables) -> FactorTables:
-    """The tables with new numbers of states, and one more table for every variable that was given states."""
-    cards = factors.cardinalities
-    shapes = [(own.shape, len(own.scopes)) for own in factors.by_shape]
-    level = levels(shapes, np.unique(cards).tolist())
-    wider = np.array([level[k] for k in cards.tolist()], np.int64)
-    parts, count = [pad_tables(own, level) for own in factors.by_shape], len(factors)
-    for k in np.unique(cards[wider > cards]).tolist():
-        own = np.flatnonzero(cards == k)
-        impossible = np.where(np.arange(level[k]) < k, 0.0, -np.inf)
-        parts.append(Tables(own[:, None], np.tile(impossible, (len(own), 1)), np.arange(count, count + len(own))))
-        count += len(own)
-    return FactorTables.joined(wider, parts)
-
-
-def pad_tables(tables: Tables, level: Levels) -> Tables:
-    """The tables with impossible states added, and the axes in order of their lengths."""
-    wider = [level[k] for k in tables.shape]
-    padding = [(0, 0), *((0, new - old) for old, new in zip(tables.shape, wider, strict=True))]
-    log_values = np.pad(tables.log_values, padding, constant_values=-np.inf)
-    order = np.argsort(wider, kind="stable")
-    return Tables(tables.scopes[:, order], log_values.transpose(0, *(1 + order)), tables.numbers)
-
-
-def levels(shapes: list[tuple[tuple[int, ...], int]], kinds: list[int], worth: int = WORTH) -> Levels:
-    """Which numbers of states become which: neighbours are made one, the cheapest first, as long as that pays.
-
-    shapes: of the tables, with how many there are. The cost is the number of entries, and `worth` for every shape.
-    """
-
-    def cost(level: Levels) -> int:
-        seen: dict[tuple[int, ...], int] = {}
-        for shape, count in shapes:
-            new = tuple(sorted(level[k] for k in shape))
-            if len(new) > 1:
-                seen[new] = seen.get(new, 0) + count
-        # In whole numbers that do not overflow.
-        return sum(count * int(np.prod(new, dtype=object)) for new, count in seen.items()) + worth * len(seen)
-
-    tried = [{k: k for k in kinds}]
-    while len(tops := sorted(set(tried[-1].values()))) > 1:
-        merged = [{k: up if now == low else now for k, now in tried[-1].items()} for low, up in pairwise(tops)]
-        tried.append(min(merged, key=cost))
-    return min(tried, key=cost)

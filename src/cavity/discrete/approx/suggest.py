@@ -73,7 +73,7 @@ def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
         return min(1.0, math.fsum(weight.get(pair, 0.0) for pair in jointly) / total) if total > 0 else 1.0
 
     # Every table is read once for each of its variables.
-    simple = float(sum(len(own.shape) * own.log_values.size for own in graph.tables() if len(own.shape) > 1))
+    simple = float(sum(len(own.shape) * own.log_values.size for own in graph.factors.by_shape if len(own.shape) > 1))
     found = [Suggestion("disconnected", Approximation(graph), simple, 1.0, held(set()))]
     tree = root_forest(len(graph.variables), edges)
     own = tree_cost(graph, tree)
@@ -94,7 +94,7 @@ def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
 def tree_cost(graph: TableGraph, tree: Rooted) -> float:
     """Entries of one sweep on a tree: of its edges, and of the subtree that every other factor spans."""
     states, total = int(graph.cardinalities.max(initial=1)), 0.0
-    for own in graph.tables():
+    for own in graph.factors.by_shape:
         for scope in own.scopes if len(own.shape) > 1 else ():
             if len(scope) == 2 and (tree.parent[scope[0]] == scope[1] or tree.parent[scope[1]] == scope[0]):
                 total += states**2

@@ -13,9 +13,8 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, mini
 from scipy.special import logsumexp
 
 from cavity._core.precision import float64
-from cavity.discrete.approx.rewriting import levels, pad_tables
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.tables import Tables
+from cavity.discrete.tables import Tables, levels, pad_tables
 from cavity.factors.table import OnPath, OnTree, Table
 from cavity.families.subtree import Path, Subtree
 from cavity.inference.problem import Problem, SiteGroup
@@ -76,12 +75,9 @@ def pair_information(graph: TableGraph) -> tuple[np.ndarray, np.ndarray]:
     Of the normalised product of what is known of the pair alone: its factors, larger ones summed over their other
     variables, and the factors of its two variables.
     """
-    cards = graph.cardinalities
-    starts = np.cumsum(cards) - cards
-    flat = graph.flat_unary()
-    own = [flat[start : start + k] for start, k in zip(starts, cards, strict=True)]
+    own = graph.unary_weights()
     found: dict[tuple[int, int], np.ndarray] = {}
-    for group in graph.tables():
+    for group in graph.factors.by_shape:
         slots = range(len(group.shape))
         for i, j in ((i, j) for i in slots for j in slots if i < j):
             rest = tuple(k + 1 for k in slots if k not in (i, j))
@@ -197,7 +193,7 @@ def preorder(tree: Rooted) -> np.ndarray:
 def on_tree(graph: TableGraph, edges: Any = None) -> Problem:
     """The problem of tree EP; edges: of the tree, by default the one of maximal mutual information."""
     count, cards = len(graph.variables), graph.cardinalities
-    for group in graph.tables():
+    for group in graph.factors.by_shape:
         # Already known before the tree is: so many variables span as many edges, less one.
         if len(group.shape) > 2:
             check_passes(group.shape, len(group.shape) - 1, cards)
@@ -232,7 +228,7 @@ def own_tables(graph: TableGraph, tree: Rooted, states: int) -> np.ndarray:
     for k in np.unique(cards):
         own = np.flatnonzero(cards == k)
         tables[own, :, :k] += flat[starts[own][:, None] + np.arange(k)][:, None, :]
-    for group in graph.tables():
+    for group in graph.factors.by_shape:
         for (a, b), table in zip(group.scopes, group.log_values, strict=True) if len(group.shape) == 2 else ():
             if tree.parent[b] == a:
                 tables[b, : table.shape[0], : table.shape[1]] += table
@@ -249,9 +245,9 @@ def off_tree(graph: TableGraph, tree: Rooted, states: int) -> tuple[list[SiteGro
     """Groups of the factors the tree does not hold: of two variables on paths, of more on the subtrees they span."""
     paths: list[tuple[np.ndarray, Walk]] = []
     spans: dict[tuple[Any, int], list[tuple[np.ndarray, Any, Span]]] = {}
-    larger = [(group.shape, len(group.scopes)) for group in graph.tables() if len(group.shape) > 2]
+    larger = [(group.shape, len(group.scopes)) for group in graph.factors.by_shape if len(group.shape) > 2]
     level = levels(larger, np.unique(graph.cardinalities).tolist(), WORTH)
-    for group in graph.tables():
+    for group in graph.factors.by_shape:
         for scope, table in zip(group.scopes, group.log_values, strict=True) if len(group.shape) > 1 else ():
             if len(scope) > 2:
                 own = span(tree, scope)

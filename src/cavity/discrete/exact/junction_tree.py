@@ -299,8 +299,8 @@ class Exact:
         """p(x_i, x_j) = p(x_i) p(x_j | x_i)."""
         found, graph = np.zeros((len(self.marginals[i]), len(self.marginals[j]))), self.graph
         for state in np.flatnonzero(self.marginals[i]).tolist():
-            evidence = {**graph.evidence, i: state}
-            given = TableGraph.assemble(graph.variables, graph.factors, evidence, graph.likelihoods)
+            given = copy.copy(graph)
+            given.evidence[i] = state
             found[state] = self.marginals[i][state] * exact_discrete(given, memory=math.inf).marginals[j]
         return found
 
@@ -329,12 +329,10 @@ def exact_discrete(graph: TableGraph, *, memory: float = 2e9) -> Exact:
     start = free_tables(graph)
     frame, program = plan_program(start.scopes, start.children, tuple(start.states.items()), memory)
     # Weights are the faster way, logarithms the one that always works and needs no more than was promised.
-    found = evaluate(program, start.inputs, start.states) if ENTRY * program.entries <= memory else None
+    found = evaluate(program, start) if ENTRY * program.entries <= memory else None
     if found is None:
         calibrated = calibrate(junction_tree(graph, memory=memory))
         found = Summed(calibrated.marginals, math.fsum(calibrated.constants))
-    else:
-        found = found._replace(log_sum=found.log_sum + start.log_constant)
     free, cards = found.marginals, graph.cardinalities.tolist()
     marginals = [free[v] if v in free else np.eye(k)[graph.evidence.get(v, 0)] for v, k in enumerate(cards)]
     return Exact(marginals, found.log_sum, frame.width, frame.table_size, copy.copy(graph))
@@ -380,6 +378,6 @@ def exact_map(graph: TableGraph, *, memory: float = 2e9) -> tuple[np.ndarray, fl
 
 def log_weight(graph: TableGraph, states: np.ndarray) -> float:
     """log ∏ t(x) of one state of all variables, likelihoods included."""
-    terms = [own.at(states) for own in graph.tables()]
+    terms = [own.at(states) for own in graph.factors.by_shape]
     terms.append(np.array([weights[states[v]] for v, weights in graph.likelihoods.items()]))
     return math.fsum(np.concatenate(terms).tolist())

@@ -175,9 +175,9 @@ def common_sums(own: Tables, weights: np.ndarray) -> np.ndarray:
     return found
 
 
-def evaluate(program: Program, inputs: Sequence[BoundedTable], states: dict[int, int]) -> Summed | None:
+def evaluate(program: Program, free: FreeTables) -> Summed | None:
     """All marginals, or None where a product could underflow."""
-    tables, log_sum = list(inputs), 0.0
+    tables, log_sum = list(free.inputs), 0.0
     for number, step in enumerate(program.steps):
         if number == program.upward:
             log_sum = log_product(tables, program.scalars)
@@ -200,7 +200,8 @@ def evaluate(program: Program, inputs: Sequence[BoundedTable], states: dict[int,
             tables[t] = NOTHING
     if len(program.steps) == program.upward:
         log_sum = log_product(tables, program.scalars)
-    return Summed(normalise_marginals(program, tables, states), log_sum + program.log_count)
+    log_sum = log_sum + program.log_count + free.log_constant
+    return Summed(normalise_marginals(program, tables, free.states), log_sum)
 
 
 def log_product(tables: Sequence[BoundedTable], scalars: Sequence[int]) -> float:

@@ -139,10 +139,10 @@ class BifWords:
         return np.array([float(word) for word in words])
 
 
-def parse_bif(text: str) -> TableGraph:
+def parse_bif(text: str, graph_type: type[Any] = TableGraph) -> Any:
     """The graph of a `.bif` text. Variables may be declared behind the tables that use them."""
     words = BifWords(text)
-    graph = TableGraph()
+    graph = graph_type()
     tables = []
     while not words.ended():
         word = words.word("network, variable or probability")

@@ -13,7 +13,7 @@ from cavity.discrete.io.tokens import written_tables
 SPINS = ("-1", "+1")
 
 
-def from_networkx(network: Any) -> TableGraph:
+def from_networkx(network: Any, graph_type: type[Any] = TableGraph) -> Any:
     """Spins on an undirected networkx graph: p(s) ∝ exp(Σ hᵢ sᵢ + Σ Jᵢⱼ sᵢ sⱼ) with s = ±1.
 
     The node attribute `field` is hᵢ, 0 where it is missing; the edge attribute `coupling` is Jᵢⱼ. Variables have the
@@ -22,7 +22,7 @@ def from_networkx(network: Any) -> TableGraph:
     require("networkx")
     if network.is_directed() or network.is_multigraph():
         raise ValueError(f"network must be an undirected graph with single edges; found a {type(network).__name__}.")
-    graph = TableGraph()
+    graph = graph_type()
     numbers = {node: graph.add_variable(SPINS, str(node)) for node in network.nodes}
     fields = {node: attribute(h, f"field of {node!r}") for node, h in network.nodes(data="field") if h is not None}
     couplings = []
@@ -72,7 +72,7 @@ def to_networkx(graph: TableGraph) -> Any:
     return network
 
 
-def from_pgmpy(model: Any) -> TableGraph:
+def from_pgmpy(model: Any, graph_type: type[Any] = TableGraph) -> Any:
     """The graph of a pgmpy DiscreteBayesianNetwork, DiscreteMarkovNetwork or FactorGraph.
 
     Variables and states keep their names as text, variables in the order of the model's nodes.
@@ -91,7 +91,7 @@ def from_pgmpy(model: Any) -> TableGraph:
     for factor in factors:
         for variable in factor.variables:
             states.setdefault(variable, list(factor.state_names[variable]))
-    graph, numbers = TableGraph(), {}
+    graph, numbers = graph_type(), {}
     for node in model.nodes():
         if node not in states:
             if hasattr(model, "get_factor_nodes"):  # among the nodes of a factor graph are its factors

@@ -7,7 +7,7 @@ their labels may have gaps: they become the names x<label>, while numbers follow
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,14 +23,14 @@ class Heads(NamedTuple):
     entries: np.ndarray
 
 
-def parse_fg(text: str) -> TableGraph:
+def parse_fg(text: str, graph_type: type[Any] = TableGraph) -> Any:
     """The graph of an `.fg` text, its factors in the order of the text."""
     tokens = Tokens(re.sub("#[^\n]*", "", text))
     heads = parse_heads(tokens)
     where = consecutive(heads.places + 1, heads.lengths)
-    labels = tokens.integers(where, "a label")
+    labels = tokens.array(where, "a label")
     where_cardinalities = consecutive(heads.places + 1 + heads.lengths, heads.lengths)
-    states = tokens.integers(where_cardinalities, "a cardinality", least=1)
+    states = tokens.array(where_cardinalities, "a cardinality", least=1)
     known, first, members = np.unique(labels, return_index=True, return_inverse=True)
     cardinalities = states[first]
     if (differ := states != cardinalities[members]).any():
@@ -44,7 +44,7 @@ def parse_fg(text: str) -> TableGraph:
     starts = np.cumsum(sizes) - sizes
     flat = parse_entries(tokens, heads, sizes, starts)
     without_gaps = np.array_equal(known, np.arange(len(known)))
-    graph = TableGraph(cardinalities if without_gaps else ())
+    graph = graph_type(cardinalities if without_gaps else ())
     for label, count in () if without_gaps else zip(known.tolist(), cardinalities.tolist(), strict=True):
         graph.add_variable(count, f"x{label}")
     store_tables(graph, scopes, flat, starts, first_fastest=True)
@@ -82,12 +82,12 @@ def checked_sizes(tokens: Tokens, heads: Heads, scopes: Scopes, cardinalities: n
 def parse_entries(tokens: Tokens, heads: Heads, sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The tables, one after another, with zeros where no entry is given."""
     where = consecutive(heads.places + 2 + 2 * heads.lengths, 2 * heads.entries)
-    index, owner = tokens.integers(where[::2], "an index"), np.repeat(np.arange(len(sizes)), heads.entries)
+    index, owner = tokens.array(where[::2], "an index"), np.repeat(np.arange(len(sizes)), heads.entries)
     if (over := index >= sizes[owner]).any():
         k = int(np.argmax(over))
         what = f"factor {owner[k]} has a table of {sizes[owner[k]]}"
         raise tokens.error(where[2 * k], f"{what}; found the index {index[k]}.")
-    weights = tokens.weights(where[1::2], "a value")
+    weights = tokens.array(where[1::2], "a value", float)
     target = starts[owner] + index
     order = np.argsort(target, kind="stable")
     if (twice := target[order][1:] == target[order][:-1]).any():

@@ -1,12 +1,16 @@
-"""Texts that are made of numbers, as .uai and .fg files are: their words, and tables as flat arrays of plain weights.
+"""Texts and their words, and what .uai and .fg files are made of: numbers, and tables as flat arrays of plain weights.
 
 A file of a million factors is checked and stored without a loop over them.
 """
 
+import gzip
 import itertools
 import math
+import os
 import re
+import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,20 +20,48 @@ from cavity.discrete.tables import Tables, log_weights
 
 #: words, numbers and lists of states are as long as a file makes them; sentences about them are not
 LONGEST_QUOTE, LONGEST_SENTENCE = 40, 200
+#: of a file, unpacked: a packed one can be a thousand times smaller than what it holds
+LARGEST_BYTES = 2**30
 #: states, and entries of tables that a short text can declare: what is above needs gigabytes
 LARGEST = 2**27
 #: NumPy's arrays have 64 axes, one of which runs over the factors
 LARGEST_SCOPE = 63
 
+#: a path, or a text itself
+Source = str | os.PathLike[str]
+
+
+def text_of(source: Source) -> tuple[str, str]:
+    """A text and the path of its file, which is empty where the source is the text itself: it has a newline then."""
+    if isinstance(source, str) and ("\n" in source or not source):
+        return source, ""
+    path = Path(source)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no file {quoted(path)}; a text, not a path, is one that has a newline.")
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked: {str(error).rstrip('.')}.") from None
+    if len(data) > LARGEST_BYTES:
+        raise ValueError(f"{path} has more bytes than the limit, {LARGEST_BYTES}.")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n"), os.fspath(source)
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise ValueError(f"{path}: line {line}: found a byte 0x{byte:02x}, which is no UTF-8 text.") from None
+
 
 class Tokens:
-    """The words of a text. Their lines are counted only where something is wrong with one of them."""
+    """The words of a text, whose first is one of `heads`. Lines are counted only where something is wrong with one."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *heads: str) -> None:
         self.text = text
         self.words = text.split()
         if "_" in text:  # Python would read 1_0 as ten
             raise self.unexpected(next(k for k, word in enumerate(self.words) if "_" in word), "a number")
+        if heads and (not self.words or self.words[0] not in heads):
+            raise self.unexpected(0, " or ".join(heads))
 
     def error(self, k: int, sentence: str) -> ValueError:
         """The error that word k is the reason of; behind the last word, the last one."""
@@ -61,20 +93,22 @@ class Tokens:
             raise self.error(k, f"{what} is {found}, but only {left} words follow.")
         return found
 
-    def integers(self, where: range | np.ndarray, what: str, least: int = 0) -> np.ndarray:
-        """Words at these places as whole numbers."""
-        found = self.converted(where, what, int)
-        for k in () if found is not None and (found >= least).all() else map(int, where):
-            if abs(self.integer(k, what, least)) >= 2**63:
-                raise self.error(k, f"{what} is too large; found {quoted(self.words[k])}.")
-        return np.asarray(found)
-
-    def weights(self, where: range | np.ndarray, what: str) -> np.ndarray:
-        """Words at these places as numbers that are finite and not negative."""
-        found = self.converted(where, what, float)
-        for k in () if found is not None and ((found >= 0) & (found < np.inf)).all() else map(int, where):
-            if not 0 <= self.number(k, what) < math.inf:
-                raise self.error(k, f"{what} must be finite and not negative; found {quoted(self.words[k])}.")
+    def array(self, where: range | np.ndarray, what: str, kind: type = int, least: int = 0) -> np.ndarray:
+        """Words at these places, which ascend, as numbers of a kind, int or float, finite and at least `least`."""
+        own = self.words
+        if len(where) and where[-1] >= len(own):
+            raise self.unexpected(len(own), what)
+        words = own[where.start : where.stop] if isinstance(where, range) else [own[k] for k in where.tolist()]
+        try:
+            found = np.array(list(map(kind, words)), kind)
+        except (ValueError, OverflowError):
+            found = None
+        if found is None or not ((found >= least) & (found < np.inf)).all():
+            for k in map(int, where):
+                if kind is float and not 0 <= self.number(k, what) < math.inf:
+                    raise self.error(k, f"{what} must be finite and not negative; found {quoted(own[k])}.")
+                if kind is int and abs(self.integer(k, what, least)) >= 2**63:
+                    raise self.error(k, f"{what} is too large; found {quoted(own[k])}.")
         return np.asarray(found)
 
     def number(self, k: int, what: str) -> float:
@@ -83,17 +117,6 @@ class Tokens:
             return float(self.words[k])
         except (IndexError, ValueError):
             raise self.unexpected(k, f"{what}, a number") from None
-
-    def converted(self, where: range | np.ndarray, what: str, kind: type) -> np.ndarray | None:
-        """Words at these places, which ascend, as an array of numbers; None where one of them is none."""
-        if len(where) and where[-1] >= len(self.words):
-            raise self.unexpected(len(self.words), what)
-        own = self.words
-        words = own[where.start : where.stop] if isinstance(where, range) else [own[k] for k in where.tolist()]
-        try:
-            return np.array(list(map(kind, words)), kind)
-        except (ValueError, OverflowError):
-            return None
 
     def end(self, k: int) -> None:
         """Nothing may follow."""
@@ -151,7 +174,7 @@ def store_tables(
     flat: weights of all of them. starts: where the table of each begins. first_fastest: whether the first variable of
     a scope runs fastest in it, else the last.
     """
-    parts = []
+    parts: dict[int, Tables] = {}
     for numbers, rows in scopes.by_length():
         shapes, group = np.unique(graph.cardinalities[rows], axis=0, return_inverse=True)
         group = group.ravel()  # a column in NumPy 2.0
@@ -166,8 +189,9 @@ def store_tables(
                 values = flat[first[:, None] + np.arange(size)].reshape(len(own), *stored)
             if first_fastest:
                 values = values.transpose(0, *range(len(shape), 0, -1))
-            parts.append(Tables(rows[own], log_weights("values", values, log=False), numbers[own]))
-    graph.add_tables(sorted(parts, key=lambda part: int(part.numbers[0])))
+            parts[int(numbers[own[0]])] = Tables(rows[own], log_weights("values", values, log=False), numbers[own])
+    for first in sorted(parts):
+        graph.add_tables(parts[first])
 
 
 class PlainTable(NamedTuple):
@@ -184,15 +208,15 @@ def written_tables(graph: TableGraph, *, evidence: bool = False, first_fastest: 
     evidence: whether what was observed is added as well, as factors of 0 and 1: then the tables alone have the graph's
     distribution and its Z.
     """
-    found: list[PlainTable | None] = [None] * len(graph.factors)
-    for own in graph.tables():
+    found: dict[int, PlainTable] = {}
+    for own in graph.factors.by_shape:
         weights = plain_weights(own.log_values, own.numbers)
         if first_fastest:
             weights = weights.transpose(0, *range(len(own.shape), 0, -1))
         rows = weights.reshape(len(weights), -1).tolist()
         for number, scope, row in zip(own.numbers.tolist(), own.scopes.tolist(), rows, strict=True):
             found[number] = PlainTable(tuple(scope), own.shape, row)
-    tables = [table for table in found if table is not None]
+    tables = [found[number] for number in range(len(found))]
     for variable, log_likelihood in graph.likelihoods.items():
         row = plain_weights(log_likelihood[None], np.array([len(tables)]))[0]
         tables.append(PlainTable((variable,), row.shape, row.tolist()))

@@ -8,6 +8,7 @@ variable and state. Results are MAR (marginals), PR (log₁₀ Z) and MAP (state
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +16,17 @@ from cavity.discrete.graph import TableGraph
 from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, Scopes, Tokens, quoted, store_tables, written_tables
 
 
-def parse_uai(text: str) -> TableGraph:
+def parse_uai(text: str, graph_type: type[Any] = TableGraph) -> Any:
     """The graph of a `.uai` text, its factors in the order of the text. BAYES tables are factors like any other."""
-    tokens = headed_tokens(text, "MARKOV", "BAYES")
+    tokens = Tokens(text, "MARKOV", "BAYES")
     count = tokens.count(1, "the number of variables")
-    cardinalities = tokens.integers(range(2, 2 + count), "a cardinality", least=1)
+    cardinalities = tokens.array(range(2, 2 + count), "a cardinality", least=1)
     if (states := sum(cardinalities.tolist())) > LARGEST:
         raise tokens.error(2, f"the variables have {states} states together, above the limit {LARGEST}.")
     scopes, place = parse_scopes(tokens, 2 + count, cardinalities)
     starts = table_starts(tokens, place, scopes, cardinalities)
-    flat = tokens.weights(range(place, len(tokens.words)), "an entry of a table")
-    graph = TableGraph(cardinalities)
+    flat = tokens.array(range(place, len(tokens.words)), "an entry of a table", float)
+    graph = graph_type(cardinalities)
     store_tables(graph, scopes, flat, starts - place)
     return graph
 
@@ -41,7 +42,7 @@ def parse_scopes(tokens: Tokens, place: int, cardinalities: np.ndarray) -> tuple
             raise tokens.error(place, f"a scope has at most {LARGEST_SCOPE} variables; found {length}.")
         places.append(place)
         place += 1 + length
-    found = tokens.integers(range(first, place), "a variable of a scope")
+    found = tokens.array(range(first, place), "a variable of a scope")
     heads = np.array(places, np.int64) - first
     member = np.ones(len(found), bool)
     member[heads] = False
@@ -90,7 +91,7 @@ def parse_evidence(text: str, cardinalities: np.ndarray) -> dict[int, int]:
     head = int(len(tokens.words) % 2 == 0 and tokens.words[0] == "1")
     count = tokens.count(head, "the number of observed variables", words_each=2)
     tokens.end(head + 1 + 2 * count)
-    pairs = tokens.integers(range(head + 1, len(tokens.words)), "a variable or its state").reshape(-1, 2)
+    pairs = tokens.array(range(head + 1, len(tokens.words)), "a variable or its state").reshape(-1, 2)
     evidence: dict[int, int] = {}
     for number, (variable, state) in enumerate(pairs.tolist()):
         place = head + 1 + 2 * number
@@ -125,14 +126,15 @@ def read_mar(text: str) -> list[np.ndarray]:
 
     They are as rounded as the file has them: nothing is normalised.
     """
-    tokens = headed_tokens(text, "MAR")
+    tokens = Tokens(text, "MAR")
     count, place = tokens.count(1, "the number of variables", words_each=2), 2
     marginals = []
     for variable in range(count):
         states = tokens.count(place, f"the number of states of variable {variable}")
         if states == 0:
             raise tokens.error(place, f"variable {variable} must have at least one state; found 0.")
-        marginals.append(tokens.weights(range(place + 1, place + 1 + states), f"a probability of variable {variable}"))
+        where = range(place + 1, place + 1 + states)
+        marginals.append(tokens.array(where, f"a probability of variable {variable}", float))
         place += 1 + states
     tokens.end(place)
     return marginals
@@ -150,7 +152,7 @@ def write_mar(marginals: Iterable[Sequence[float] | np.ndarray]) -> str:
 
 def read_pr(text: str) -> float:
     """The natural logarithm of Z: PR and log₁₀ Z, which is what the file holds. −inf where Z is 0."""
-    tokens = headed_tokens(text, "PR")
+    tokens = Tokens(text, "PR")
     found = tokens.number(1, "log10 of Z")
     if math.isnan(found) or found == math.inf:
         raise tokens.error(1, f"log10 of Z must be finite, or -inf; found {quoted(tokens.words[1])}.")
@@ -168,10 +170,10 @@ def write_pr(log_z: float) -> str:
 
 def read_map(text: str) -> np.ndarray:
     """The state of every variable: MAP, the number of variables, their states."""
-    tokens = headed_tokens(text, "MAP")
+    tokens = Tokens(text, "MAP")
     count = tokens.count(1, "the number of variables")
     tokens.end(2 + count)
-    return tokens.integers(range(2, 2 + count), "a state")
+    return tokens.array(range(2, 2 + count), "a state")
 
 
 def write_map(states: Sequence[int] | np.ndarray) -> str:
@@ -180,11 +182,3 @@ def write_map(states: Sequence[int] | np.ndarray) -> str:
     if found.ndim != 1 or (found.size and (found.dtype.kind not in "iu" or (found < 0).any())):
         raise ValueError(f"states must be whole numbers of at least 0, one per variable; found {states!r}.")
     return "\n".join(["MAP", " ".join(map(str, (len(found), *found.tolist())))]) + "\n"
-
-
-def headed_tokens(text: str, *heads: str) -> Tokens:
-    """The words of a text, if the first is one of these."""
-    tokens = Tokens(text)
-    if not tokens.words or tokens.words[0] not in heads:
-        raise tokens.unexpected(0, " or ".join(heads))
-    return tokens
