@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import scipy.linalg  # noqa: F401 — loads its library, which JAX itself does only when it first needs it
 from threadpoolctl import ThreadpoolController
 
 
@@ -66,8 +67,6 @@ SETTER = threading.Lock()
 @functools.cache
 def libraries() -> ThreadpoolController:
     """NumPy's, and SciPy's, from which JAX takes its LAPACK; looking for them takes milliseconds."""
-    import scipy.linalg  # noqa: F401 — loads its library, which JAX itself does only when it first needs it
-
     return ThreadpoolController()
 
 
