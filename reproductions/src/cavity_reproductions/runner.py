@@ -61,7 +61,7 @@ def code_digest() -> str:
     """A fingerprint of the library and of the experiments: units computed by other code do not belong to this run."""
     digest = hashlib.sha256(__version__.encode())
     for package in (cavity, cavity_reproductions):
-        for path in sorted(Path(package.__file__).parent.rglob("*.py")):
+        for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import scipy.linalg  # noqa: F401 — loads its library, which JAX does only when it first needs it
+import scipy.linalg  # noqa: F401 — loads its library, which JAX itself does only when it first needs it
 from threadpoolctl import ThreadpoolController
 
 

@@ -116,9 +116,16 @@ class GaussianResult(RoundsResult):
         shortened: rounds whose step was halved to keep q or a cavity proper.
 
     Examples:
+        >>> import numpy as np
+        >>> import cavity as cv
         >>> from cavity import distributed
-        >>> issubclass(distributed.Fit, distributed.GaussianResult)
-        True
+        >>> prior, contributions = np.array([0.0, 1.0]), np.array([[2.0, 1.0], [4.0, 2.0]])  # rows: Λm, Λ
+        >>> found = distributed.GaussianResult(
+        ...     status=cv.Status.CONVERGED, log_evidence=None, mismatch=0.0, residuals=np.zeros(1), seconds=0.1,
+        ...     prior=prior, contributions=contributions, shortened=0,
+        ... )
+        >>> found.mean, found.covariance
+        (array([1.5]), array([[0.25]]))
     """
 
     prior: np.ndarray
