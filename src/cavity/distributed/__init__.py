@@ -13,20 +13,5 @@ from cavity.distributed.linear_fit import load_fit as load
 from cavity.distributed.partitions import Partitioned, partitioned
 from cavity.distributed.rounds import RoundsResult
 
-__all__ = [
-    "Failure",
-    "Fit",
-    "GaussianResult",
-    "GraphFit",
-    "Partitioned",
-    "RoundsResult",
-    "computed",
-    "connected",
-    "fit",
-    "infer_all",
-    "infer_in_parts",
-    "load",
-    "local_client",
-    "map",
-    "partitioned",
-]
+__all__ = ["computed", "connected", "fit", "infer_all", "infer_in_parts", "load", "local_client", "map", "partitioned"]
+__all__ += ["Failure", "Fit", "GaussianResult", "GraphFit", "Partitioned", "RoundsResult"]

@@ -8,14 +8,5 @@ from cavity.estimators.loading import load
 from cavity.estimators.selection import Selection, compare, select_features
 from cavity.estimators.sklearn_kernels import as_kernel
 
-__all__ = [
-    "BayesPointMachine",
-    "GPClassifier",
-    "GPOrdinal",
-    "GPRegressor",
-    "Selection",
-    "as_kernel",
-    "compare",
-    "load",
-    "select_features",
-]
+__all__ = ["BayesPointMachine", "GPClassifier", "GPOrdinal", "GPRegressor"]
+__all__ += ["Selection", "as_kernel", "compare", "load", "select_features"]

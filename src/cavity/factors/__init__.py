@@ -13,35 +13,9 @@ from cavity.factors.regression import Gaussian, StudentT
 from cavity.factors.table import Table
 from cavity.factors.wrappers import Conditioned, GaussianConvolved, Tempered, from_log_density, from_log_z
 
-__all__ = [
-    "Bernoulli",
-    "CategoricalDraw",
-    "Clutter",
-    "Conditioned",
-    "Equality",
-    "Factor",
-    "GammaRate",
-    "Gaussian",
-    "GaussianConvolved",
-    "GaussianPrecision",
-    "InnerProduct",
-    "Linear",
-    "Logistic",
-    "LogisticLink",
-    "MatrixProduct",
-    "MissingClosedForm",
-    "MissingDensity",
-    "Mixture",
-    "OrdinalProbit",
-    "Poisson",
-    "Probit",
-    "Step",
-    "StudentT",
-    "Table",
-    "Tempered",
-    "Truncation",
-    "factor",
-    "from_log_density",
-    "from_log_z",
-    "static",
-]
+__all__ = ["Bernoulli", "Gaussian", "Logistic", "OrdinalProbit", "Poisson", "Probit", "Step", "StudentT"]
+__all__ += ["Equality", "InnerProduct", "Linear", "LogisticLink", "MatrixProduct"]
+__all__ += ["Clutter", "GammaRate", "GaussianPrecision", "Truncation"]
+__all__ += ["CategoricalDraw", "Mixture", "Table"]
+__all__ += ["Conditioned", "GaussianConvolved", "Tempered"]
+__all__ += ["Factor", "MissingClosedForm", "MissingDensity", "factor", "from_log_density", "from_log_z", "static"]

@@ -8,19 +8,6 @@ from cavity.families.gamma import Gamma, GammaWithUniform
 from cavity.families.gaussian import DiagonalGaussian, Gaussian, GaussianWithUniform, SphericalGaussian
 from cavity.families.product import Product
 
-__all__ = [
-    "Beta",
-    "Categorical",
-    "DiagonalGaussian",
-    "Dirichlet",
-    "Family",
-    "FullGaussian",
-    "FullGaussianWithUniform",
-    "Gamma",
-    "GammaWithUniform",
-    "Gaussian",
-    "GaussianWithUniform",
-    "Product",
-    "SphericalGaussian",
-    "Tilted",
-]
+__all__ = ["DiagonalGaussian", "FullGaussian", "Gaussian", "SphericalGaussian"]
+__all__ += ["FullGaussianWithUniform", "GammaWithUniform", "GaussianWithUniform"]
+__all__ += ["Beta", "Categorical", "Dirichlet", "Family", "Gamma", "Product", "Tilted"]

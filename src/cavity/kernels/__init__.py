@@ -15,22 +15,6 @@ from cavity.kernels.covariances import RBF, Linear, Matern, Polynomial, White, f
 from cavity.kernels.parameters import kernel, limits
 from cavity.kernels.random_features import RandomFeatures
 
-__all__ = [
-    "RBF",
-    "Basis",
-    "Constant",
-    "InducingInputs",
-    "Kernel",
-    "Linear",
-    "Matern",
-    "Polynomial",
-    "Product",
-    "RandomFeatures",
-    "Spanned",
-    "Sum",
-    "White",
-    "from_spec",
-    "kernel",
-    "limits",
-    "static",
-]
+__all__ = ["RBF", "Constant", "Linear", "Matern", "Polynomial", "White"]
+__all__ += ["Kernel", "Product", "Sum", "from_spec", "kernel", "limits", "static"]
+__all__ += ["Basis", "InducingInputs", "RandomFeatures", "Spanned"]

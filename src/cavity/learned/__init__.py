@@ -6,16 +6,5 @@ from cavity.learned.oracles import Answers, Oracle
 from cavity.learned.sampling import SamplerError
 from cavity.learned.simulation import Simulator
 
-__all__ = [
-    "Answers",
-    "EveryTime",
-    "JustInTime",
-    "LearnedFactor",
-    "OperatorReport",
-    "Oracle",
-    "SamplerError",
-    "Simulator",
-    "every_time",
-    "just_in_time",
-    "load",
-]
+__all__ = ["EveryTime", "JustInTime", "LearnedFactor", "Simulator", "every_time", "just_in_time", "load"]
+__all__ += ["Answers", "OperatorReport", "Oracle", "SamplerError"]

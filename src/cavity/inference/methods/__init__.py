@@ -5,17 +5,5 @@ from cavity.inference.methods.convergent import ConvergentEP, DoubleLoop
 from cavity.inference.methods.ladder import Auto, Ladder
 from cavity.inference.methods.sweeps import ADF, EP, PowerEP, RelaxedEP, RestrictedEP, Sweeps
 
-__all__ = [
-    "ADF",
-    "EP",
-    "Auto",
-    "ConvergentEP",
-    "DoubleLoop",
-    "Ladder",
-    "Limits",
-    "Method",
-    "PowerEP",
-    "RelaxedEP",
-    "RestrictedEP",
-    "Sweeps",
-]
+__all__ = ["ADF", "EP", "Auto", "ConvergentEP", "PowerEP", "RelaxedEP", "RestrictedEP"]
+__all__ += ["DoubleLoop", "Ladder", "Limits", "Method", "Sweeps"]
