@@ -13,7 +13,7 @@ parameters. Messages may be improper; only posteriors must be proper.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,10 +67,8 @@ class Family(ABC):
     def __init_subclass__(cls) -> None:
         open_float64(cls, QUESTIONS)
 
-    @property
-    def cavities_proper(self) -> bool:
-        """Whether deleting a site from a proper q always leaves a distribution."""
-        return False
+    #: whether deleting a site from a proper q always leaves a distribution
+    cavities_proper: ClassVar[bool] = False
 
     @property
     @abstractmethod

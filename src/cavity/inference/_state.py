@@ -98,15 +98,17 @@ def scatter_visits(
     rows, new, trials = jax.tree.map(lambda leaf: leaf.reshape(table.size, *leaf.shape[2:]), (rows, new, trials))
     log_scales = state.log_scales
     real = rows.which < group.size
+    in_order = is_identity(table, group.size)
     place = jnp.full(group.size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
 
-    def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, accepted: jax.Array | None = None) -> tuple[Any, ...]:
+    def replaced(groups: tuple[jax.Array, ...], rows: jax.Array, kept: jax.Array | None = None) -> tuple[Any, ...]:
         old = groups[number]
-        if is_identity(table, group.size):
-            new = rows if accepted is None else jnp.where(broadcast_flags(accepted, rows), rows, old)
-        else:
-            kept = place < table.size if accepted is None else (place < table.size) & accepted[place]
-            new = jnp.where(broadcast_flags(kept, rows), rows[place], old)
+        if not in_order:
+            kept = place < table.size if kept is None else (place < table.size) & kept[place]
+        if kept is not None:
+            kept = jnp.reshape(kept, kept.shape + (1,) * (rows.ndim - 1))
+        rows = rows if in_order else rows[place]
+        new = rows if kept is None else jnp.where(kept, rows, old)
         return (*groups[:number], new, *groups[number + 1 :])
 
     if scaled_at_visits(method, group):
@@ -128,11 +130,6 @@ def scatter_visits(
             tilts,
         ),
     )
-
-
-def broadcast_flags(flags: jax.Array, rows: jax.Array) -> jax.Array:
-    """Flags, one per row, shaped to choose among rows."""
-    return jnp.reshape(flags, flags.shape + (1,) * (rows.ndim - 1))
 
 
 def is_settled(mismatch: tuple[jax.Array, ...], tol: float) -> jax.Array:

@@ -104,7 +104,17 @@ class Problem:
             if not is_traced((group.factor, group.data)):
                 group.factor.check(group.data)
             if group.multiplicity is not None and not is_traced(group.multiplicity):
-                check_multiplicity(np.asarray(group.multiplicity, float), group.size)
+                multiplicity, size = np.asarray(group.multiplicity, float), group.size
+                if multiplicity.shape != (size,):
+                    raise ValueError(
+                        f"multiplicity must have one number per site, shape ({size},); found {multiplicity.shape}."
+                    )
+                # Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction.
+                wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
+                if wrong.any():
+                    raise ValueError(
+                        f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}."
+                    )
         if not is_traced(self.prior) and not bool(self.posterior.is_valid(self.prior)):
             raise ValueError("prior is improper: its natural parameters cannot be normalised.")
 
@@ -112,12 +122,3 @@ class Problem:
 def as_mask(multiplicity: np.ndarray) -> np.ndarray:
     """Multiplicities of 0 and 1 as booleans, by which the compiled loop knows that there are no others."""
     return multiplicity == 1 if np.isin(multiplicity, (0, 1)).all() else multiplicity
-
-
-def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
-    """Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction."""
-    if multiplicity.shape != (size,):
-        raise ValueError(f"multiplicity must have one number per site, shape ({size},); found {multiplicity.shape}.")
-    wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
-    if wrong.any():
-        raise ValueError(f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}.")

@@ -81,8 +81,9 @@ def blocked_inverse(found: BlockedCholesky, width: int) -> Inverse:
             known = square
         columns.append(column)
         complement.append(left)
-    diagonal = [jnp.diagonal(column) for column in columns]
-    return Inverse(tuple(columns[::-1]), jnp.concatenate(diagonal[::-1]), jnp.concatenate(complement[::-1]))
+    columns.reverse()
+    diagonal = jnp.concatenate(list(map(jnp.diagonal, columns)))
+    return Inverse(tuple(columns), diagonal, jnp.concatenate(complement[::-1]))
 
 
 def blocked_solve(found: BlockedCholesky, right: jax.Array) -> jax.Array:
