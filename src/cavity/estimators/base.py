@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from cavity._core.checks import LARGEST
 from cavity.estimators.saving import save_estimator
 from cavity.inference.status import FIXED_POINTS, Status
 from cavity.models.latent_gaussian.predict import log_predictive
-from cavity.models.latent_gaussian.unique_rows import UniqueRows
+from cavity.models.latent_gaussian.rows import UniqueRows
 
 #: from good to bad; what a set of models reports is the worst of theirs.
 SEVERITY = (
@@ -55,7 +56,7 @@ class LatentGaussianEstimator(BaseEstimator):
     def _checked(self, X: Any) -> Any:
         """New inputs, checked against the ones in training."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **self._input_checks())
+        X = validate_data(self, X, reset=False, dtype=np.float64)
         check_size("X", X)
         return X
 
@@ -70,10 +71,6 @@ class LatentGaussianEstimator(BaseEstimator):
                     own.setdefault(name, []).append(values)
         return [{name: np.concatenate(parts) for name, parts in own.items()} for own in found]
 
-    def _input_checks(self) -> dict[str, Any]:
-        """What `validate_data` is told about X."""
-        return {"dtype": np.float64}
-
     def _seed(self) -> int:
         """A whole number from `random_state`, for restarts of the search."""
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -81,10 +78,10 @@ class LatentGaussianEstimator(BaseEstimator):
     def _summarise(self, models: Sequence[Any]) -> None:
         """Attributes that follow from the models."""
         self.models_ = list(models)
-        self.log_evidence_ = float(sum(model.log_evidence for model in models))
-        self.status_: Status = max((model.status for model in models), key=SEVERITY.index)
-        self.n_sweeps_ = max(int(model.sweeps) for model in models)
-        self.likelihood_: Any = one_or_list([model.factor for model in models])
+        self.log_evidence_ = float(sum(map(attrgetter("log_evidence"), models)))
+        self.status_: Status = max(map(attrgetter("status"), models), key=SEVERITY.index)
+        self.n_sweeps_ = max(map(int, map(attrgetter("sweeps"), models)))
+        self.likelihood_: Any = one_or_list(list(map(attrgetter("factor"), models)))
 
     def _warn(self, models: Sequence[Any], names: Sequence[str]) -> None:
         """A `ConvergenceWarning` for every model that fell short; an error where its numbers mean nothing.

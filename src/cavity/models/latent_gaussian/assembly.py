@@ -21,8 +21,7 @@ from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
 from cavity.kernels import Basis
 from cavity.models.latent_gaussian.hyperparameters import as_numbers
-from cavity.models.latent_gaussian.padding import bucket, feature_bucket, padded, padded_with_zeros
-from cavity.models.latent_gaussian.unique_rows import split_weights
+from cavity.models.latent_gaussian.rows import bucket, feature_bucket, padded, padded_with_zeros, split_weights
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.posteriors.dense_algebra import KernelPrior, window_sizes

@@ -26,8 +26,8 @@ from cavity.models.latent_gaussian.assembly import (
 )
 from cavity.models.latent_gaussian.covariance import check_finite_rows, covariance_matrix, weight_precision
 from cavity.models.latent_gaussian.model import MOST_PADDED, LatentGaussian
-from cavity.models.latent_gaussian.padding import bucket, padded
 from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights
+from cavity.models.latent_gaussian.rows import bucket, padded
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import default_moments

@@ -21,8 +21,8 @@ from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evi
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import covariance_gradient
 from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
-from cavity.models.latent_gaussian.padding import bucket, padded, padded_with_zeros
 from cavity.models.latent_gaussian.predict import DenseResponse, kernel_latents
+from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -42,6 +42,8 @@ class ExactGP(FitResult):
     alpha: np.ndarray
 
     ARRAYS: ClassVar[tuple[str, ...]] = (*FitResult.ARRAYS, "X", "multiplicity", "alpha")
+    #: what carries the process, in words
+    carrier: ClassVar[str] = "exact"
 
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """What every fitted model is: how its fit ended, what each row said, and the parameters a file keeps."""
 
 import dataclasses
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -53,10 +54,10 @@ class FitResult(Result):
     residuals: np.ndarray
     seconds: float
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    sites: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 2)))
-    loo_log_predictive: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    latent_mean: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    latent_variance: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    sites: np.ndarray = dataclasses.field(default_factory=partial(np.zeros, (0, 2)))
+    loo_log_predictive: np.ndarray = dataclasses.field(default_factory=partial(np.zeros, 0))
+    latent_mean: np.ndarray = dataclasses.field(default_factory=partial(np.zeros, 0))
+    latent_variance: np.ndarray = dataclasses.field(default_factory=partial(np.zeros, 0))
 
     #: fields that a file keeps as arrays, and those that go into its header
     ARRAYS: ClassVar[tuple[str, ...]] = ("residuals", "sites", "loo_log_predictive", "latent_mean", "latent_variance")
@@ -107,7 +108,7 @@ def result_fields(
         seconds: since the fit began.
     """
     rows, (group,) = len(left_out), solution.problem.groups
-    loo, mean, variance = (np.array(values[:rows]) for values in (solution.loo_log_predictive[0], *latent))
+    loo, mean, variance = np.array([solution.loo_log_predictive[0][:rows], latent[0][:rows], latent[1][:rows]])
     constant = 0.0
     if (fixed := left_out > 0).any():
         known = log_likelihood_at_zero(group.factor, group.data)[:rows]

@@ -1,6 +1,7 @@
 """What an evidence search moves, as one vector: parameters of the prior and of the likelihood, and further numbers."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -34,7 +35,7 @@ class SearchSpace:
     factor: Factor
     free: tuple[str, ...]
     deviations: Any = None
-    others: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    others: np.ndarray = dataclasses.field(default_factory=partial(np.zeros, 0))
 
     @property
     def start(self) -> np.ndarray:
@@ -54,7 +55,8 @@ class SearchSpace:
 
     def likelihood(self, vector: np.ndarray) -> Factor:
         """The likelihood at a vector, its parameters plain numbers."""
-        return as_numbers(unpack_likelihood(self.factor, self.free, self.split(vector)[1]))
+        found = unpack_likelihood(self.factor, self.free, self.split(vector)[1]) if self.free else self.factor
+        return as_numbers(found)
 
     def log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Log density of a vector up to a constant, and its gradient."""

@@ -20,8 +20,8 @@ from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evi
 from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
 from cavity.models.latent_gaussian.gradient import precision_gradient
 from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
-from cavity.models.latent_gaussian.padding import padded_with_zeros
 from cavity.models.latent_gaussian.predict import weight_latents
+from cavity.models.latent_gaussian.rows import padded_with_zeros
 
 #: where the search may move the prior variance of the weights, as a factor
 VARIANCES = (1e-6, 1e6)

@@ -17,8 +17,8 @@ from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, as_mask
 from cavity.inference.solution import ModelSolution, Solution
 from cavity.models.latent_gaussian.assembly import kernel_schedule, weight_schedule
-from cavity.models.latent_gaussian.padding import bucket, padded, padded_with_zeros
 from cavity.models.latent_gaussian.predict import factor_predictions
+from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature
 from cavity.posteriors.dense_algebra import Dense, KernelPrior

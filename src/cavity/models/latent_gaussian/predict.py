@@ -15,7 +15,7 @@ from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis
-from cavity.models.latent_gaussian.padding import bucket, padded
+from cavity.models.latent_gaussian.rows import bucket, padded
 from cavity.posteriors.dense_algebra import response
 
 #: rows predicted at a time: with all training rows, and with a basis

@@ -49,6 +49,13 @@ class SparseGP(FitResult):
 
     ARRAYS: ClassVar[tuple[str, ...]] = (*FitResult.ARRAYS, "weight_mean", "weight_covariance", "residual")
 
+    @property
+    def carrier(self) -> str:
+        """What carries the process, in words."""
+        return (
+            f"{self.basis.width} {'inducing inputs' if isinstance(self.basis, InducingInputs) else 'random features'}"
+        )
+
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:
         """Mean and variance of the latent at the rows of X."""

@@ -12,7 +12,7 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.assembly import LinearRows
-from cavity.models.latent_gaussian.padding import bucket, padded_with_zeros
+from cavity.models.latent_gaussian.rows import bucket, padded_with_zeros
 from cavity.models.streaming import checkpoint
 from cavity.models.streaming.chunks import Chunk, ChunkReader
 from cavity.models.streaming.pass_state import PassState, measure_chunk, sweep_chunk

@@ -20,7 +20,7 @@ from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.assembly import LinearRows
 from cavity.models.latent_gaussian.fit_result import log_likelihood_at_zero
-from cavity.models.latent_gaussian.padding import feature_bucket
+from cavity.models.latent_gaussian.rows import feature_bucket
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior, Weights, weights
 
 

@@ -16,7 +16,7 @@ from cavity.kernels import Basis, Kernel
 from cavity.kernels.basis import Spanned
 from cavity.models.latent_gaussian.fit_result import FitResult
 from cavity.models.latent_gaussian.hyperparameters import as_numbers
-from cavity.models.latent_gaussian.padding import bucket, padded
+from cavity.models.latent_gaussian.rows import bucket, padded
 from cavity.models.latent_gaussian.sparse_gp import SparseGP
 from cavity.models.streaming.chunks import ChunkReader
 from cavity.models.streaming.linear import checkpoint_options, linear_model, run_stream
