@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core import checks
 from cavity._core.checks import LARGEST
-from cavity.estimators.base import check_size, checked_sample_weight, class_weights
+from cavity.estimators.base import callbacks, check_size, checked_sample_weight, class_weights
 from cavity.estimators.one_versus_rest import LabelledRows, binary_likelihood, class_codes, model_names
-from cavity.estimators.progress import callbacks
 from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
 from cavity.factors import Step
 from cavity.inference.methods import ADF

@@ -12,8 +12,7 @@ from sklearn.cluster import KMeans
 
 from cavity._core import checks
 from cavity._core.system import is_accelerator
-from cavity.estimators.base import LatentGaussianEstimator, one_or_list
-from cavity.estimators.progress import callbacks
+from cavity.estimators.base import LatentGaussianEstimator, callbacks, one_or_list
 from cavity.estimators.sklearn_kernels import SklearnKernel, as_given, as_kernel, fix_kernel
 from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures

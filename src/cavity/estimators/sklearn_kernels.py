@@ -6,7 +6,6 @@ scikit-learn's own. It can be saved when it is made of the kernels scikit-learn 
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ BY_NAME: dict[str, type[kernels.Kernel]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class SklearnKernel:
     """A kernel of scikit-learn with the interface of `cavity.kernels.Kernel`; theta has the same meaning in both.
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference._state import Report, State
+from cavity.inference._visit import Report, State
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import Batch

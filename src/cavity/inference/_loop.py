@@ -13,16 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference._state import Counts, Report, State, count_tilts, is_settled, scaled_at_visits, scatter_visits
 from cavity.inference._visit import (
+    Counts,
     ProposedUpdate,
+    Report,
     SiteBatch,
+    State,
     backtrack,
     clip_index,
+    count_tilts,
     gather,
     is_identity,
+    is_settled,
     mismatch_of,
     propose,
+    scaled_at_visits,
+    scatter_visits,
     site_key,
     step_of,
     visit,

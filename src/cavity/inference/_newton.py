@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity.inference._loop import Start, blank_state, measure_state
-from cavity.inference._state import State
-from cavity.inference._visit import site_key
+from cavity.inference._visit import State, site_key
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import UNSURE

@@ -5,6 +5,8 @@ Both classes are JAX pytrees (arrays are leaves, strategies are static), so a st
 """
 
 import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,9 +18,32 @@ from cavity._core.pytrees import pytree_dataclass, static
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
-from cavity.inference.sweep_kernel import SweepKernel
+from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import Moments
 from cavity.posteriors.base import Posterior
+
+
+class SweepKernel(ABC):
+    """A faster way to do what the loop does, for problems that know one.
+
+    A kernel changes no result but for rounding. It says of every method whether it applies; the loop goes its own way
+    where it does not. Strategies are frozen dataclasses: hashable, static under `jit`.
+    """
+
+    @abstractmethod
+    def applies(self, problem: "Problem", method: UpdateRule) -> bool:
+        """Whether the kernel is for this problem and method: then it sweeps and measures."""
+
+    @abstractmethod
+    def sweep_while(
+        self, problem: "Problem", method: UpdateRule, state: Any, moving: Callable[[Any], jax.Array]
+    ) -> Any:
+        """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given."""
+
+    @abstractmethod
+    def measure(self, problem: "Problem", method: UpdateRule, state: Any) -> Any:
+        """Mismatch and scale of every site at the given state."""
+
 
 IN_ORDER = InOrder()
 

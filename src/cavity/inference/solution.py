@@ -10,11 +10,10 @@ import numpy as np
 
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity.inference._state import Report, State
-from cavity.inference.check import Check, check
+from cavity.inference._visit import Report, State
+from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
 from cavity.inference.evidence import leave_one_out
-from cavity.inference.inference_data import from_draws
 from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, Result, Rung, Status
 from cavity.inference.update_rule import UpdateRule

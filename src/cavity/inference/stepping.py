@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from cavity._core.precision import float64, is_traced
 from cavity.inference import _learning, _loop
-from cavity.inference._state import Counts, Report, State
+from cavity.inference._visit import Counts, Report, State
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution, as_solution, status_code
 from cavity.inference.status import Status

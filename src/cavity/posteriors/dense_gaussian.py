@@ -17,12 +17,10 @@ import numpy as np
 
 from cavity.numerics import blocked
 from cavity.numerics.blocked import Blocks, cholesky, solve_triangular
-from cavity.posteriors import block_update
-from cavity.posteriors import delayed_updates as windows
-from cavity.posteriors.base import Coordinates, Equations, Posterior
-from cavity.posteriors.block_update import Absorbed
-from cavity.posteriors.delayed_updates import Window
+from cavity.posteriors import windows
+from cavity.posteriors.base import Coordinates, Equations
 from cavity.posteriors.dense_algebra import Dense, KernelPrior, dense, window_sizes
+from cavity.posteriors.windows import Absorbed, Window, WindowedPosterior
 
 
 class Pass(NamedTuple):
@@ -49,7 +47,7 @@ NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True)
-class DenseGaussian(Posterior):
+class DenseGaussian(WindowedPosterior):
     """Site i of every group acts on latent i."""
 
     variable: ClassVar[str] = "f"
@@ -114,7 +112,7 @@ class DenseGaussian(Posterior):
             return windows.close_inside(passed, number * window.mean.size, window)
         width = window.moves.size
         if isinstance(window, Absorbed):
-            moved, columns, signs = window.reach @ window.moves, block_update.columns(window), window.signs
+            moved, columns, signs = window.reach @ window.moves, windows.absorbed_columns(window), window.signs
         else:
             spread = windows.update_columns(window)
             moved, columns = spread @ window.moves, spread * jnp.sqrt(jnp.abs(window.gains))
@@ -124,12 +122,6 @@ class DenseGaussian(Posterior):
             columns=jax.lax.dynamic_update_slice(passed.columns, columns, (0, number * width)),
             column_signs=jax.lax.dynamic_update_slice(passed.column_signs, signs, (number * width,)),
         )
-
-    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
-        return windows.local(window, place)
-
-    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
-        return block_update.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: KernelPrior, sites: int) -> bool:
         return sites <= LARGEST

@@ -14,11 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from cavity.numerics.blocked import cholesky, solve_triangular
-from cavity.posteriors import block_update
-from cavity.posteriors import delayed_updates as windows
-from cavity.posteriors.base import Coordinates, Equations, Posterior
-from cavity.posteriors.block_update import Absorbed
-from cavity.posteriors.delayed_updates import Window
+from cavity.posteriors import windows
+from cavity.posteriors.base import Coordinates, Equations
+from cavity.posteriors.windows import Absorbed, Window, WindowedPosterior
 
 
 class WeightPrior(NamedTuple):
@@ -54,7 +52,7 @@ LARGEST_BASIS = 50_000_000
 
 
 @dataclass(frozen=True)
-class WeightGaussian(Posterior):
+class WeightGaussian(WindowedPosterior):
     """Site i of every group sees the latent wᵀxᵢ."""
 
     variable: ClassVar[str] = "weights"
@@ -82,7 +80,7 @@ class WeightGaussian(Posterior):
 
     def close(self, passed: Weights, number: jax.Array, window: Window | Absorbed) -> Weights:
         if isinstance(window, Absorbed):
-            columns = block_update.columns(window)
+            columns = windows.absorbed_columns(window)
             return passed._replace(
                 mean=passed.mean + window.reach @ window.moves,
                 covariance=passed.covariance - (columns * window.signs) @ columns.T,
@@ -92,12 +90,6 @@ class WeightGaussian(Posterior):
             mean=passed.mean + spread @ window.moves,
             covariance=passed.covariance - (spread * window.gains) @ spread.T,
         )
-
-    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
-        return windows.local(window, place)
-
-    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
-        return block_update.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: WeightPrior, sites: int) -> bool:
         return sites * basis_size(prior.rows.shape[1]) <= LARGEST_BASIS

@@ -17,7 +17,7 @@ from cavity.inference._double_loop import compiled_step
 from cavity.inference._learning import learns
 from cavity.inference._loop import Start, blank_state, measure_state
 from cavity.inference._newton import marginals_of, polish
-from cavity.inference._state import Report, State
+from cavity.inference._visit import Report, State
 from cavity.inference.evidence import log_evidence
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.methods.sweeps import ADF

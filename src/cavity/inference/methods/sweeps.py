@@ -16,7 +16,7 @@ from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
 from cavity.inference._learning import learn_unsure, learns, own_memory
 from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
-from cavity.inference._state import Report, State
+from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.problem import Problem
 from cavity.inference.projection import Matched, Projection, Restricted

@@ -20,13 +20,15 @@ from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import SiteGroup
 from cavity.kernels import Basis, Kernel
 from cavity.models.latent_gaussian.assembly import (
+    check_finite_rows,
     check_kernel_room,
+    covariance_matrix,
     kernel_schedule,
+    weight_precision,
     weight_schedule,
 )
-from cavity.models.latent_gaussian.covariance import check_finite_rows, covariance_matrix, weight_precision
+from cavity.models.latent_gaussian.fit_result import FromBasis, FromKernel, FromKernelMatrix, FromWeights
 from cavity.models.latent_gaussian.model import MOST_PADDED, LatentGaussian
-from cavity.models.latent_gaussian.predict import FromBasis, FromKernel, FromKernelMatrix, FromWeights
 from cavity.models.latent_gaussian.rows import bucket, padded
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm

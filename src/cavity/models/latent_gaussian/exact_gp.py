@@ -15,13 +15,16 @@ from cavity._core.system import one_blas_thread
 from cavity.factors.base import Factor
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
-from cavity.models.latent_gaussian.assembly import PaddedRows, check_kernel_room, kernel_prior, kernel_problem
-from cavity.models.latent_gaussian.covariance import check_covariance
+from cavity.models.latent_gaussian.assembly import (
+    PaddedRows,
+    check_covariance,
+    check_kernel_room,
+    kernel_prior,
+    kernel_problem,
+)
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
-from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
-from cavity.models.latent_gaussian.gradient import covariance_gradient
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
-from cavity.models.latent_gaussian.predict import DenseResponse, kernel_latents
+from cavity.models.latent_gaussian.fit_result import DenseResponse, FitResult, kernel_latents, result_fields
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, covariance_gradient, inner
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
 
 

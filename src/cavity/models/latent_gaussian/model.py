@@ -17,7 +17,7 @@ from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, as_mask
 from cavity.inference.solution import ModelSolution, Solution
 from cavity.models.latent_gaussian.assembly import kernel_schedule, weight_schedule
-from cavity.models.latent_gaussian.predict import factor_predictions
+from cavity.models.latent_gaussian.fit_result import factor_predictions
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature

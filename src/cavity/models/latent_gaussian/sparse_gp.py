@@ -15,13 +15,10 @@ from cavity.factors.wrappers import add_noise_variance
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
-from cavity.models.latent_gaussian.assembly import PaddedRows, basis_problem
-from cavity.models.latent_gaussian.covariance import check_finite_rows
+from cavity.models.latent_gaussian.assembly import PaddedRows, basis_problem, check_finite_rows
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
-from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
-from cavity.models.latent_gaussian.gradient import spanned_gradient
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
-from cavity.models.latent_gaussian.predict import basis_latents
+from cavity.models.latent_gaussian.fit_result import FitResult, basis_latents, result_fields
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner, spanned_gradient
 
 #: bases that may be named in a file
 BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatures": RandomFeatures}
@@ -52,9 +49,8 @@ class SparseGP(FitResult):
     @property
     def carrier(self) -> str:
         """What carries the process, in words."""
-        return (
-            f"{self.basis.width} {'inducing inputs' if isinstance(self.basis, InducingInputs) else 'random features'}"
-        )
+        kind = "inducing inputs" if isinstance(self.basis, InducingInputs) else "random features"
+        return f"{self.basis.width} {kind}"
 
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:
