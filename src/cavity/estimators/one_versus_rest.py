@@ -40,7 +40,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     def _in_threads(self, fit: Callable[..., Any], *arguments: Any) -> list[Any]:
         """`fit` for every class, `n_jobs` at a time: compiled code lets go of Python."""
         jobs = getattr(self, "n_jobs", None)
-        return list(Parallel(n_jobs=jobs, prefer="threads")(delayed(fit)(*own) for own in zip(*arguments, strict=True)))
+        return list(Parallel(n_jobs=jobs, prefer="threads")(map(delayed(fit), *arguments)))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit to labelled rows.

@@ -26,6 +26,7 @@ from cavity.inference._visit import (
     is_identity,
     is_settled,
     mismatch_of,
+    one_after_another,
     propose,
     scaled_at_visits,
     scatter_visits,
@@ -136,9 +137,8 @@ def measure_state(problem: Problem, method: UpdateRule, state: State, key: jax.A
         index = clip_index(np.arange(batches * length), size).reshape(batches, length)
         rows = gather(group, state.sites[number], state.memory[number], index)
         one = jax.vmap(partial(measure_site, problem, method, number, state, key))
-        leaves, structure = jax.tree.flatten(jax.lax.map(one, rows))
-        joined = [leaf.reshape(-1, *leaf.shape[2:])[:size] for leaf in leaves]
-        found.append(jax.tree.unflatten(structure, joined))
+        joined = jax.tree.map(one_after_another, jax.lax.map(one, rows))
+        found.append(jax.tree.map(itemgetter(slice(size)), joined))
     return Report(*zip(*found, strict=True))
 
 
@@ -271,8 +271,11 @@ def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Arra
 
 def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
     """The state with the scales it ends with, and its log evidence."""
-    scales = zip(problem.groups, state.log_scales, report.log_scales, strict=True)
-    state = state._replace(log_scales=tuple(s if scaled_at_visits(method, g) else found for g, s, found in scales))
+    scales = list(report.log_scales)
+    for number, group in enumerate(problem.groups):
+        if scaled_at_visits(method, group):
+            scales[number] = state.log_scales[number]
+    state = state._replace(log_scales=tuple(scales))
     return state, log_evidence(problem, state.q, state.log_scales)
 
 

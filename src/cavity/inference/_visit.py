@@ -19,6 +19,8 @@ from cavity.numerics.sums import all_last
 
 #: the share of a step that a site of many copies takes at least.
 SHORTEST_SHARE = 0.25
+#: an array whose first two axes, blocks or batches and what is in them, have become one
+one_after_another = partial(jax.lax.collapse, start_dimension=0, stop_dimension=2)
 
 
 class SiteBatch(NamedTuple):
@@ -291,7 +293,7 @@ def scatter_visits(
     """
     scale = step_scale(halvings)[:, None, None]
     new = rows._replace(site=rows.site + scale * step_of(method, group, rows, trials))
-    rows, new, trials = jax.tree.map(lambda leaf: leaf.reshape(table.size, *leaf.shape[2:]), (rows, new, trials))
+    rows, new, trials = jax.tree.map(one_after_another, (rows, new, trials))
     log_scales = state.log_scales
     real = rows.which < group.size
     in_order = is_identity(table, group.size)

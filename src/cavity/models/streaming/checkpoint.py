@@ -20,8 +20,7 @@ from cavity.factors.base import Factor
 from cavity.inference.status import Status
 from cavity.inference.update_rule import UpdateRule
 from cavity.models.streaming.chunks import Chunk
-from cavity.models.streaming.pass_state import PassState
-from cavity.models.streaming.shard import NaturalSums
+from cavity.models.streaming.shard import NaturalSums, PassState
 from cavity.storage import StorageError
 
 #: numbers kept of a site

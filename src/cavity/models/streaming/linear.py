@@ -25,12 +25,11 @@ from cavity.models.latent_gaussian.evidence_search import rule_of
 from cavity.models.latent_gaussian.fit_result import FitResult
 from cavity.models.latent_gaussian.hyperparameters import as_numbers
 from cavity.models.latent_gaussian.linear_model import LinearModel
+from cavity.models.latent_gaussian.processes import SparseGP
 from cavity.models.latent_gaussian.rows import bucket, padded
-from cavity.models.latent_gaussian.sparse_gp import SparseGP
 from cavity.models.streaming.chunks import ChunkReader
-from cavity.models.streaming.pass_state import PassState
 from cavity.models.streaming.run import CheckpointOptions, StreamProgress, StreamRun
-from cavity.models.streaming.shard import NaturalSums
+from cavity.models.streaming.shard import NaturalSums, PassState
 from cavity.models.streaming.sources import source_of
 
 
