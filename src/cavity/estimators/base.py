@@ -66,13 +66,11 @@ class LatentGaussianEstimator(BaseEstimator):
     def _predictions(self, X: Any) -> list[dict[str, np.ndarray]]:
         """For every model what its likelihood predicts at the rows of X."""
         rows = self._checked(X)
-        found: list[dict[str, list[np.ndarray]]] = [{} for _ in self.models_]
+        chunks = []
         for start in range(0, rows.shape[0], CHUNK):
             features = self._features(rows[start : start + CHUNK])
-            for model, own in zip(self.models_, found, strict=True):
-                for name, values in model.predict(features).items():
-                    own.setdefault(name, []).append(values)
-        return [{name: np.concatenate(parts) for name, parts in own.items()} for own in found]
+            chunks.append([model.predict(features) for model in self.models_])
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
     def _seed(self) -> int:
         """A whole number from `random_state`, for restarts of the search."""

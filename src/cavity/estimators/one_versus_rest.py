@@ -1,6 +1,7 @@
 """Classifiers made of binary models: one for two classes, else one for each class against the rest."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     def _log_probabilities(self, X: Any, noisy: bool) -> np.ndarray:
         """(rows, models, 2): log P(−1) and log P(+1) of every model."""
         name = "noisy_log_probabilities" if noisy else "log_probabilities"
-        return np.stack([found[name] for found in self._predictions(X)], axis=1)
+        return np.stack(list(map(itemgetter(name), self._predictions(X))), axis=1)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log odds of the clean label: (n,) for the second of two classes, else (n, classes), each against the rest."""

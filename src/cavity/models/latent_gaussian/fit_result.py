@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -34,11 +35,6 @@ class DenseResponse(NamedTuple):
     matrix: jax.Array
     signs: jax.Array
 
-    @classmethod
-    def of(cls, prior: Any, alpha: Any, sites: Any) -> "DenseResponse":
-        """Of a prior over the latents and their sites (ν, τ), all copies together."""
-        return cls(jnp.asarray(alpha), *response(prior, jnp.asarray(sites)))
-
 
 @jax.jit
 def conditioned_latents(cross: jax.Array, variance: jax.Array, known: DenseResponse) -> tuple[jax.Array, jax.Array]:
@@ -64,7 +60,8 @@ def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> La
         filled = padded(rows, bucket(len(rows)))
         found = conditioned_latents(jnp.asarray(kernel(filled, inputs)), jnp.asarray(kernel.diagonal(filled)), known)
         parts.append((np.asarray(found[0])[: len(rows)], np.asarray(found[1])[: len(rows)]))
-    return together(parts)
+    means, variances = map(np.concatenate, zip(*parts, strict=True))
+    return means, variances
 
 
 def basis_latents(kernel: Any, basis: Basis, mean: Any, covariance: Any, X: Any) -> Latents:
@@ -74,19 +71,14 @@ def basis_latents(kernel: Any, basis: Basis, mean: Any, covariance: Any, X: Any)
         rows = np.asarray(X[start : start + CHUNK_OF_BASIS], float)
         found = spanned_latents(*basis(kernel, padded(rows, bucket(len(rows)))), mean, covariance)
         parts.append((np.asarray(found[0])[: len(rows)], np.asarray(found[1])[: len(rows)]))
-    return together(parts)
+    means, variances = map(np.concatenate, zip(*parts, strict=True))
+    return means, variances
 
 
 def weight_latents(mean: Any, covariance: Any, X: Any) -> Latents:
     """Mean and variance of wᵀx for the rows x of X."""
     X = np.asarray(X, float)
     return X @ mean, np.maximum(np.einsum("ij,ij->i", X @ covariance, X), 0.0)
-
-
-def together(parts: list[Latents]) -> Latents:
-    """The latents of all chunks."""
-    means, variances = zip(*parts, strict=True)
-    return np.concatenate(means), np.concatenate(variances)
 
 
 class FromWeights(NamedTuple):
@@ -154,7 +146,9 @@ def dense_response(solution: Any) -> DenseResponse:
     """The response of the posterior as it was run, padding included."""
     run: Solution = solution.as_run
     (group,), (sites,) = run.problem.groups, run.sites
-    return DenseResponse.of(run.problem.prior, run.q.weights, group.copies[:, None] * jnp.asarray(sites))
+    return DenseResponse(
+        jnp.asarray(run.q.weights), *response(run.problem.prior, group.copies[:, None] * jnp.asarray(sites))
+    )
 
 
 @float64
@@ -162,7 +156,7 @@ def factor_predictions(factor: Factor, mean: np.ndarray, variance: np.ndarray) -
     """What the likelihood predicts from latents."""
     size = bucket(len(mean))
     found = compiled_prediction(factor, padded(mean, size), padded(variance, size))
-    return {name: np.asarray(values)[: len(mean)] for name, values in found.items()}
+    return jax.tree.map(itemgetter(slice(len(mean))), jax.tree.map(np.asarray, found))
 
 
 @jax.jit

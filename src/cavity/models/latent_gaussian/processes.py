@@ -42,6 +42,10 @@ from cavity.models.latent_gaussian.hyperparameters import (
     spanned_gradient,
 )
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
+from cavity.posteriors.dense_algebra import response
+
+#: bases that may be named in a file
+BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatures": RandomFeatures}
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -88,7 +92,7 @@ class ExactGP(FitResult):
         prior, multiplicity = kernel_prior(rows, self.kernel)
         size = len(rows.X)
         sites = padded_with_zeros(self.sites, size) * multiplicity[:, None]
-        return DenseResponse.of(prior, padded_with_zeros(self.alpha, size), sites)
+        return DenseResponse(jnp.asarray(padded_with_zeros(self.alpha, size)), *response(prior, jnp.asarray(sites)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed on demand: arrays of JAX lose their digits on the way through pickle."""
@@ -174,10 +178,6 @@ def check_kernel(kernel: Any, rows: PaddedRows, name: str) -> None:
     some = np.asarray(k.diagonal()) != 0
     if some.any():
         check_covariance(name, k if some.all() else k[np.ix_(some, some)])
-
-
-#: bases that may be named in a file
-BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatures": RandomFeatures}
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

@@ -27,10 +27,9 @@ from cavity.models.latent_gaussian.hyperparameters import as_numbers
 from cavity.models.latent_gaussian.linear_model import LinearModel
 from cavity.models.latent_gaussian.processes import SparseGP
 from cavity.models.latent_gaussian.rows import bucket, padded
-from cavity.models.streaming.chunks import ChunkReader
+from cavity.models.streaming.chunks import ChunkReader, source_of
 from cavity.models.streaming.run import CheckpointOptions, StreamProgress, StreamRun
 from cavity.models.streaming.shard import NaturalSums, PassState
-from cavity.models.streaming.sources import source_of
 
 
 @float64
