@@ -110,7 +110,7 @@ def infer(
         refuse_cut((problem, assembled, init, method))
         assembled.check()
         method.check(assembled)
-        first = initial(assembled, method, init)
+        first = None if init is None else initial(assembled, method, init)
         key = jax.random.key(0) if key is None else key
         if is_traced((assembled, first, key)):
             return method.solve_traced(assembled, first, key)
@@ -126,10 +126,8 @@ def infer(
     return solution
 
 
-def initial(problem: Problem, method: Method, init: Any) -> Start | None:
+def initial(problem: Problem, method: Method, init: Any) -> Start:
     """`init` as one array per group, checked against the problem; what its sites remember where the method does too."""
-    if init is None:
-        return None
     given = init.sites if isinstance(init, Solution) else init
     if not isinstance(given, tuple | list):
         raise TypeError(f"init must be a Solution or its sites, one array per group; found {type(init).__name__}.")

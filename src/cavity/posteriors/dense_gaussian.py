@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.numerics import blocked
-from cavity.numerics.blocked import Blocks, cholesky, solve_triangular
+from cavity.numerics.blocked import Blocks
 from cavity.posteriors import windows
 from cavity.posteriors.base import Coordinates, Equations
 from cavity.posteriors.dense_algebra import Dense, KernelPrior, dense, window_sizes
@@ -144,16 +144,10 @@ class DenseGaussian(WindowedPosterior):
         }
 
     def sample(self, key: jax.Array, prior: KernelPrior, q: Dense, draws: int) -> jax.Array:
-        """Through the eigenvectors of the covariance, which may be singular to rounding."""
-        values, vectors = jnp.linalg.eigh(blocked.symmetric_from_columns(q.covariance))
-        noise = jax.random.normal(key, (draws, q.mean.size), dtype=float)
-        return q.mean + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+        return blocked.sample_gaussian(key, q.mean, blocked.symmetric_from_columns(q.covariance), draws)
 
     def log_density(self, prior: KernelPrior, q: Dense, x: Any) -> jax.Array:
-        lower = cholesky(blocked.symmetric_from_columns(q.covariance))
-        scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
-        constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
-        return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
+        return blocked.gaussian_log_density(q.mean, blocked.symmetric_from_columns(q.covariance), x)
 
     def seen(self, prior: KernelPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
         return x[index]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.blocked import cholesky, solve_triangular
+from cavity.numerics.blocked import cholesky, gaussian_log_density, solve_triangular
 from cavity.posteriors import windows
 from cavity.posteriors.base import Coordinates, Equations
 from cavity.posteriors.windows import Absorbed, Window, WindowedPosterior
@@ -117,10 +117,7 @@ class WeightGaussian(WindowedPosterior):
         return q.mean + noise @ cholesky(q.covariance).T
 
     def log_density(self, prior: WeightPrior, q: Weights, x: Any) -> jax.Array:
-        lower = cholesky(q.covariance)
-        scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
-        constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
-        return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
+        return gaussian_log_density(q.mean, q.covariance, x)
 
     def seen(self, prior: WeightPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
         return prior.rows[index] @ x

@@ -1,6 +1,7 @@
 """Fitted models: how a fit ended, what each row said, what it predicts, and the parameters a file keeps."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple
@@ -51,28 +52,30 @@ def spanned_latents(
     return rows @ mean, jnp.maximum(jnp.sum((rows @ covariance) * rows, axis=1), 0.0) + residual
 
 
-def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> Latents:
-    """Mean and variance at the rows of X of a process that was observed at the inputs."""
-    inputs = padded(inputs, known.alpha.size)
+def in_chunks(latents: Callable[[np.ndarray], Any], X: Any, size: int) -> Latents:
+    """Mean and variance of the latents at the rows of X, from a function of so many rows that are padded."""
     parts = []
-    for start in range(0, len(X), CHUNK):
-        rows = np.asarray(X[start : start + CHUNK], float)
-        filled = padded(rows, bucket(len(rows)))
-        found = conditioned_latents(jnp.asarray(kernel(filled, inputs)), jnp.asarray(kernel.diagonal(filled)), known)
+    for start in range(0, len(X), size):
+        rows = np.asarray(X[start : start + size], float)
+        found = latents(padded(rows, bucket(len(rows))))
         parts.append((np.asarray(found[0])[: len(rows)], np.asarray(found[1])[: len(rows)]))
     means, variances = map(np.concatenate, zip(*parts, strict=True))
     return means, variances
+
+
+def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> Latents:
+    """Mean and variance at the rows of X of a process that was observed at the inputs."""
+    inputs = padded(inputs, known.alpha.size)
+
+    def latents(rows: np.ndarray) -> Any:
+        return conditioned_latents(jnp.asarray(kernel(rows, inputs)), jnp.asarray(kernel.diagonal(rows)), known)
+
+    return in_chunks(latents, X, CHUNK)
 
 
 def basis_latents(kernel: Any, basis: Basis, mean: Any, covariance: Any, X: Any) -> Latents:
     """Mean and variance at the rows of X of a process that a basis carries; of its weights under q."""
-    parts = []
-    for start in range(0, len(X), CHUNK_OF_BASIS):
-        rows = np.asarray(X[start : start + CHUNK_OF_BASIS], float)
-        found = spanned_latents(*basis(kernel, padded(rows, bucket(len(rows)))), mean, covariance)
-        parts.append((np.asarray(found[0])[: len(rows)], np.asarray(found[1])[: len(rows)]))
-    means, variances = map(np.concatenate, zip(*parts, strict=True))
-    return means, variances
+    return in_chunks(lambda rows: spanned_latents(*basis(kernel, rows), mean, covariance), X, CHUNK_OF_BASIS)
 
 
 def weight_latents(mean: Any, covariance: Any, X: Any) -> Latents:

@@ -42,6 +42,7 @@ from cavity.models.latent_gaussian.hyperparameters import (
     spanned_gradient,
 )
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
+from cavity.numerics.blocked import sample_gaussian
 from cavity.posteriors.dense_algebra import response
 
 #: bases that may be named in a file
@@ -80,9 +81,7 @@ class ExactGP(FitResult):
         cross = jnp.asarray(self.kernel(X, padded(self.X, alpha.size)))
         spread = cross @ matrix
         covariance = jnp.asarray(self.kernel(X)) - (spread * signs) @ spread.T
-        values, vectors = jnp.linalg.eigh(covariance)
-        noise = jax.random.normal(key, (draws, len(X)), dtype=float)
-        return cross @ alpha + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+        return sample_gaussian(key, cross @ alpha, covariance, draws)
 
     @functools.cached_property
     @float64
@@ -218,9 +217,7 @@ class SparseGP(FitResult):
         """Draws of the latent at the rows of X, jointly."""
         rows = self.basis(self.kernel, X).rows
         covariance = self.basis.covariance(self.kernel, X) - rows @ rows.T + rows @ self.weight_covariance @ rows.T
-        values, vectors = jnp.linalg.eigh(covariance)
-        noise = jax.random.normal(key, (draws, len(X)), dtype=float)
-        return rows @ self.weight_mean + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+        return sample_gaussian(key, rows @ self.weight_mean, covariance, draws)
 
     def cavities(self) -> np.ndarray:
         """(ν, τ) of every row's latent from all but one copy of its observation."""
