@@ -97,7 +97,7 @@ class GaussianProcess(LatentGaussianEstimator):
 
     def _summarise(self, models: Sequence[Any]) -> None:
         super()._summarise(models)
-        self.kernel_ = one_or_list([as_given(model.kernel) for model in models])
+        self.kernel_ = one_or_list(list(map(as_given, map(attrgetter("kernel"), models))))
         self.approximation_ = ", ".join(dict.fromkeys(map(attrgetter("carrier"), models)))
 
 

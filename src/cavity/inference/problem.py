@@ -1,7 +1,7 @@
 """A problem: a prior and a tuple of site groups. Models and graphs assemble it; inference never chooses.
 
-Both classes are JAX pytrees (arrays are leaves, strategies are static), so a stack of equal problems can be mapped with
-`jax.vmap` and a new data set of the same shape does not compile again.
+A problem and its groups are JAX pytrees (arrays are leaves, strategies are static), so a stack of equal problems can be
+mapped with `jax.vmap` and a new data set of the same shape does not compile again.
 """
 
 import dataclasses
