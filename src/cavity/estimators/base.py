@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -51,6 +51,8 @@ class LatentGaussianEstimator(BaseEstimator):
 
     models_: list[Any]
     random_state: Any
+    #: what `validate_data` is told about X
+    _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64}
 
     def _features(self, X: Any) -> np.ndarray:
         """The rows the models were fitted on, made of checked inputs."""
@@ -59,7 +61,7 @@ class LatentGaussianEstimator(BaseEstimator):
     def _checked(self, X: Any) -> Any:
         """New inputs, checked against the ones in training."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, X, reset=False, **self._input_checks)
         check_size("X", X)
         return X
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -91,8 +91,7 @@ class BayesPointMachine(StreamingClassifier):
         tags.input_tags.sparse = True
         return tags
 
-    def _input_checks(self) -> dict[str, Any]:
-        return {"dtype": np.float64, "accept_sparse": "csr"}
+    _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64, "accept_sparse": "csr"}
 
     def _features(self, X: Any) -> np.ndarray:
         """φ(x) of every row, as a dense table."""
@@ -161,7 +160,7 @@ class BayesPointMachine(StreamingClassifier):
         if first and classes is None:
             raise ValueError("classes must name all labels in the first call of partial_fit.")
         self._refuse_balanced("partial_fit")
-        X, y = validate_data(self, X, y, reset=first, dtype=np.float64)
+        X, y = validate_data(self, X, y, reset=first, **self._input_checks)
         known_classes = stream_classes(classes, None if first else self.classes_)
         rows = self._labelled(known_classes, X, y, sample_weight)
         factor, free, variance = self._parts()
@@ -201,7 +200,7 @@ class BayesPointMachine(StreamingClassifier):
             raise ValueError(
                 "refine needs what each row said, which is not kept in files, nor after fit_stream: fit again."
             )
-        X, y = validate_data(self, X, y, reset=False, dtype=np.float64)
+        X, y = validate_data(self, X, y, reset=False, **self._input_checks)
         rows, names = self._labelled(self.classes_, X, y, sample_weight), model_names(self.classes_)
 
         def refine(unique: UniqueRows, model: Any, seen: SeenRows, name: str) -> Any:

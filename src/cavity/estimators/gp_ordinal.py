@@ -88,7 +88,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
             y: (n,) labels, numbers or text.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, **self._input_checks)
         check_size("X", X)
         check_classification_targets(y)
         weights = checked_sample_weight(sample_weight, X)

@@ -91,7 +91,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
             y: (n,) numbers; whole numbers from 0 for counts.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
-        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
+        X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
         check_size("X", X)
         check_size("y", y)
         unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X))
