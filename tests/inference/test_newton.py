@@ -11,7 +11,8 @@ from cavity.inference._loop import Start, blank_state
 from cavity.inference._newton import fixed_point_step, look, marginals_of
 from cavity.inference.methods.convergent import newton
 from cavity.posteriors.base import Equations
-from cavity.posteriors.linear_response import solve_dense, solve_in_basis
+from cavity.posteriors.dense_gaussian import solve_dense
+from cavity.posteriors.weight_gaussian import solve_in_basis
 
 MEMBERS = {
     "gaussian": (cv.families.Gaussian(), [[3.0, 0.5], [2.0, 0.8]]),

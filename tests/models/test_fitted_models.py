@@ -14,7 +14,7 @@ from cavity.kernels.base import compiled_matrix, compiled_pullback
 from cavity.models.latent_gaussian import ExactGP, LinearModel, evidence_search, fit_exact_gp, fit_linear_model
 from cavity.models.latent_gaussian.evidence_search import EvidenceSearch, maximise
 from cavity.models.latent_gaussian.hyperparameters import as_numbers, log_prior, unpack_likelihood
-from cavity.models.latent_gaussian.padding import bucket, feature_bucket
+from cavity.models.latent_gaussian.rows import bucket, feature_bucket
 
 
 def labels(seed, n=40, flips=0.1):

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 import cavity as cv
-from cavity.posteriors import block_update, delayed_updates
+from cavity.posteriors import windows
 
 
 def random_covariance(size, seed):
@@ -30,9 +30,9 @@ def test_the_change_is_that_of_the_natural_parameters(kind):
     }[kind]
     nu = rng.normal(size=4)
     with jax.enable_x64(True):
-        opened = delayed_updates.open_window(mean[own], whole[np.ix_(own, own)], whole[:, own])
-        found = block_update.absorb_all(opened, np.column_stack([nu, tau]))
-        columns = np.asarray(block_update.columns(found))
+        opened = windows.open_window(mean[own], whole[np.ix_(own, own)], whole[:, own])
+        found = windows.absorb_all(opened, np.column_stack([nu, tau]))
+        columns = np.asarray(windows.absorbed_columns(found))
         covariance = whole - (columns * np.asarray(found.signs)) @ columns.T
         moved = mean + np.asarray(found.reach @ found.moves)
     natural = np.linalg.inv(whole)
@@ -47,8 +47,8 @@ def test_the_change_is_that_of_the_natural_parameters(kind):
 
 def test_a_change_that_leaves_no_distribution_is_noticed():
     with jax.enable_x64(True):
-        opened = delayed_updates.open_window(np.zeros(2), np.eye(2), np.eye(2))
-        assert not bool(block_update.absorb_all(opened, np.array([[0.0, 1.0], [0.0, -1.5]])).proper)
+        opened = windows.open_window(np.zeros(2), np.eye(2), np.eye(2))
+        assert not bool(windows.absorb_all(opened, np.array([[0.0, 1.0], [0.0, -1.5]])).proper)
 
 
 def one_sweep(prior_precision, directions, y, block):

@@ -9,11 +9,9 @@ same: to bring them back may take longer than the run that made them.
 At the end: numbers that may be differentiated forward and not in reverse.
 """
 
-import contextlib
 import functools
 import operator
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -35,31 +33,23 @@ def is_traced(tree: Any) -> bool:
     return any(map(Tracer.__instancecheck__, jax.tree.leaves(tree)))
 
 
-def known_at_once() -> AbstractContextManager[None]:
-    """A scope in which known numbers are computed with at once, also inside somebody's `jit`."""
-    return jax.ensure_compile_time_eval() if isinstance(jnp.zeros(()), Tracer) else contextlib.nullcontext()
-
-
-def is_cut(value: Any) -> bool:
-    """Whether this is a traced number in single precision, so that a `jit` may have rounded it on its way here.
+def refuse_cut(tree: Any) -> None:
+    """Refuse traced numbers in single precision, which a `jit` may have rounded on their way here.
 
     `vmap` and `grad` alone hand the numbers on as they are, only marked as float32: what they hold is looked at.
     """
-    while isinstance(value, Tracer):
-        held = getattr(value, "val", getattr(value, "primal", None))
-        if not isinstance(held, jax.Array | np.ndarray | np.generic | float):
-            return value.dtype == jnp.float32
-        value = held
-    return False
-
-
-def refuse_cut(tree: Any) -> None:
-    """Refuse what `is_cut`, with the line to write."""
-    if any(map(is_cut, jax.tree.leaves(tree))):
-        raise TypeError(
-            "numbers arrive here in float32: jax.jit rounds its arguments unless double precision is open around the "
-            "call. Give it float64 arrays and write: with jax.enable_x64(True): ..."
-        )
+    for value in jax.tree.leaves(tree):
+        while isinstance(value, Tracer):
+            held = getattr(value, "val", getattr(value, "primal", None))
+            if isinstance(held, jax.Array | np.ndarray | np.generic | float):
+                value = held
+            elif value.dtype == jnp.float32:
+                raise TypeError(
+                    "numbers arrive here in float32: jax.jit rounds its arguments unless double precision is open "
+                    "around the call. Give it float64 arrays and write: with jax.enable_x64(True): ..."
+                )
+            else:
+                break
 
 
 def is_far(value: Any) -> bool:
@@ -70,17 +60,14 @@ def is_far(value: Any) -> bool:
 
 def to_numpy(tree: Any) -> Any:
     """The tree with JAX arrays replaced by NumPy arrays; what is traced, a random key, or large and far, stays."""
-
-    def convert(leaf: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    for place, leaf in enumerate(leaves):
         if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer):
-            return leaf
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return leaf
-        if leaf.nbytes >= LARGE and is_far(leaf):
-            return leaf
-        return np.asarray(leaf)[()]  # numbers come back as numbers, not as arrays without axes
-
-    return jax.tree.map(convert, tree)
+            continue
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or (leaf.nbytes >= LARGE and is_far(leaf)):
+            continue
+        leaves[place] = np.asarray(leaf)[()]  # numbers come back as numbers, not as arrays without axes
+    return jax.tree.unflatten(structure, leaves)
 
 
 def float64(function: Callable[P, R]) -> Callable[P, R]:

@@ -13,7 +13,8 @@ import cavity
 from cavity._core import checks
 from cavity.cli.preprocessing import MISSING
 from cavity.estimators import BayesPointMachine, GPClassifier
-from cavity.estimators.defaults import BINARY, LONGEST, SHORTEST, typical_distance
+from cavity.estimators.gaussian_process import LONGEST, SHORTEST, typical_distance
+from cavity.estimators.one_versus_rest import BINARY
 from cavity.kernels import RBF, Constant, Kernel, Matern, Polynomial
 
 #: kernels by name. ard: a length scale for each column; matern: rougher functions than rbf; poly: of degree 2; linear:

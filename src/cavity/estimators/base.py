@@ -1,9 +1,10 @@
-"""What all estimators share: checks of input and weights, predictions, a truthful summary, draws, saving."""
+"""What all estimators share: checks of input, predictions, a truthful summary, draws, saving, and lines of progress."""
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -16,9 +17,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from cavity._core import checks
 from cavity._core.checks import LARGEST
 from cavity.estimators.saving import save_estimator
+from cavity.inference.solution import Solution
 from cavity.inference.status import FIXED_POINTS, Status
-from cavity.models.latent_gaussian.predict import log_predictive
-from cavity.models.latent_gaussian.unique_rows import UniqueRows
+from cavity.models.latent_gaussian.evidence_search import Evaluation
+from cavity.models.latent_gaussian.fit_result import log_predictive
+from cavity.models.latent_gaussian.rows import UniqueRows
+from cavity.models.streaming import StreamProgress
 
 #: from good to bad; what a set of models reports is the worst of theirs.
 SEVERITY = (
@@ -47,6 +51,8 @@ class LatentGaussianEstimator(BaseEstimator):
 
     models_: list[Any]
     random_state: Any
+    #: what `validate_data` is told about X
+    _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64}
 
     def _features(self, X: Any) -> np.ndarray:
         """The rows the models were fitted on, made of checked inputs."""
@@ -55,24 +61,18 @@ class LatentGaussianEstimator(BaseEstimator):
     def _checked(self, X: Any) -> Any:
         """New inputs, checked against the ones in training."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **self._input_checks())
+        X = validate_data(self, X, reset=False, **self._input_checks)
         check_size("X", X)
         return X
 
     def _predictions(self, X: Any) -> list[dict[str, np.ndarray]]:
         """For every model what its likelihood predicts at the rows of X."""
         rows = self._checked(X)
-        found: list[dict[str, list[np.ndarray]]] = [{} for _ in self.models_]
+        chunks = []
         for start in range(0, rows.shape[0], CHUNK):
             features = self._features(rows[start : start + CHUNK])
-            for model, own in zip(self.models_, found, strict=True):
-                for name, values in model.predict(features).items():
-                    own.setdefault(name, []).append(values)
-        return [{name: np.concatenate(parts) for name, parts in own.items()} for own in found]
-
-    def _input_checks(self) -> dict[str, Any]:
-        """What `validate_data` is told about X."""
-        return {"dtype": np.float64}
+            chunks.append([model.predict(features) for model in self.models_])
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
     def _seed(self) -> int:
         """A whole number from `random_state`, for restarts of the search."""
@@ -81,10 +81,10 @@ class LatentGaussianEstimator(BaseEstimator):
     def _summarise(self, models: Sequence[Any]) -> None:
         """Attributes that follow from the models."""
         self.models_ = list(models)
-        self.log_evidence_ = float(sum(model.log_evidence for model in models))
-        self.status_: Status = max((model.status for model in models), key=SEVERITY.index)
-        self.n_sweeps_ = max(int(model.sweeps) for model in models)
-        self.likelihood_: Any = one_or_list([model.factor for model in models])
+        self.log_evidence_ = float(sum(map(attrgetter("log_evidence"), models)))
+        self.status_: Status = max(map(attrgetter("status"), models), key=SEVERITY.index)
+        self.n_sweeps_ = max(map(int, map(attrgetter("sweeps"), models)))
+        self.likelihood_: Any = one_or_list(list(map(attrgetter("factor"), models)))
 
     def _warn(self, models: Sequence[Any], names: Sequence[str]) -> None:
         """A `ConvergenceWarning` for every model that fell short; an error where its numbers mean nothing.
@@ -199,3 +199,58 @@ def loo_log_predictive(model: Any, unique: UniqueRows, X: np.ndarray, y: np.ndar
         marginals = np.stack([mean, np.ones_like(mean)], axis=1) / np.maximum(variance, np.finfo(float).tiny)[:, None]
         result[left_out] = log_predictive(model.factor, marginals, y[left_out])
     return result
+
+
+class ProgressLines:
+    """Turns what a fit reports into lines of text; made anew for every model, for it counts the points.
+
+    Args:
+        callback: called with every line.
+        name: what the lines begin with.
+    """
+
+    def __init__(self, callback: Callable[[str], Any], name: str) -> None:
+        self.callback = callback
+        self.name = name
+        self.points = 0
+
+    def point(self, evaluation: Evaluation) -> None:
+        """A point of the search for parameters."""
+        self.points += 1
+        found = "no fixed point of EP" if evaluation.solution is None else f"log evidence {evaluation.log_evidence:.6g}"
+        self.callback(f"{self.name}: search, point {self.points}, {found}")
+
+    def sweep(self, solution: Solution) -> None:
+        """A sweep of the last run."""
+        self.callback(
+            f"{self.name}: sweep {int(solution.sweeps)}, mismatch {float(solution.mismatch):.1e}, "
+            f"log evidence {float(solution.log_evidence):.6g}"
+        )
+
+    def stream(self, told: StreamProgress) -> None:
+        """How far a pass over a stream is."""
+        stage = f"sweep {told.sweep}" if told.stage == "sweep" else f"measurement after sweep {told.sweep}"
+        rows = f"{told.rows} rows" if told.ended or told.total is None else f"{told.rows} of {told.total} rows"
+        self.callback(f"{self.name}: {stage}, {rows}, {told.speed:.2g} rows a second, mismatch {told.mismatch:.1e}")
+
+
+def progress_lines(verbose: Any, name: str) -> ProgressLines | None:
+    """What `verbose` asks for: nothing for 0, lines on standard output for a number above, or a function of a line."""
+    if callable(verbose):
+        return ProgressLines(verbose, name)
+    if not isinstance(verbose, bool | int | np.integer) or verbose < 0:
+        raise ValueError(f"verbose must be a whole number from 0, or a function of a line of text; found {verbose!r}.")
+    return ProgressLines(print_line, name) if verbose else None
+
+
+def print_line(line: str) -> None:
+    """A line that is seen at once, also where output is held back."""
+    print(line, flush=True)
+
+
+def callbacks(verbose: Any, name: str, searches: bool = True) -> dict[str, Any]:
+    """The callbacks of a fitting function; none where nobody asks, for they cost time."""
+    lines = progress_lines(verbose, name)
+    if lines is None:
+        return {}
+    return {"callback": lines.sweep, "search_callback": lines.point} if searches else {"callback": lines.sweep}

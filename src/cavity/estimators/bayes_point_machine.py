@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -13,16 +13,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core import checks
 from cavity._core.checks import LARGEST
-from cavity.estimators.base import check_size, checked_sample_weight, class_weights
-from cavity.estimators.defaults import binary_likelihood
-from cavity.estimators.one_versus_rest import LabelledRows, class_codes, model_names
-from cavity.estimators.progress import callbacks
+from cavity.estimators.base import callbacks, check_size, checked_sample_weight, class_weights
+from cavity.estimators.one_versus_rest import LabelledRows, binary_likelihood, class_codes, model_names
 from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
 from cavity.factors import Step
 from cavity.inference.methods import ADF
 from cavity.kernels import Linear
 from cavity.models.latent_gaussian import ExactGP, fit_exact_gp, fit_linear_model
-from cavity.models.latent_gaussian.unique_rows import UniqueRows
+from cavity.models.latent_gaussian.rows import UniqueRows
 
 #: numbers a table of features may hold, 2 GiB of them.
 MOST_NUMBERS = 2**28
@@ -93,8 +91,7 @@ class BayesPointMachine(StreamingClassifier):
         tags.input_tags.sparse = True
         return tags
 
-    def _input_checks(self) -> dict[str, Any]:
-        return {"dtype": np.float64, "accept_sparse": "csr"}
+    _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64, "accept_sparse": "csr"}
 
     def _features(self, X: Any) -> np.ndarray:
         """φ(x) of every row, as a dense table."""
@@ -163,7 +160,7 @@ class BayesPointMachine(StreamingClassifier):
         if first and classes is None:
             raise ValueError("classes must name all labels in the first call of partial_fit.")
         self._refuse_balanced("partial_fit")
-        X, y = validate_data(self, X, y, reset=first, **self._input_checks())
+        X, y = validate_data(self, X, y, reset=first, **self._input_checks)
         known_classes = stream_classes(classes, None if first else self.classes_)
         rows = self._labelled(known_classes, X, y, sample_weight)
         factor, free, variance = self._parts()
@@ -203,7 +200,7 @@ class BayesPointMachine(StreamingClassifier):
             raise ValueError(
                 "refine needs what each row said, which is not kept in files, nor after fit_stream: fit again."
             )
-        X, y = validate_data(self, X, y, reset=False, **self._input_checks())
+        X, y = validate_data(self, X, y, reset=False, **self._input_checks)
         rows, names = self._labelled(self.classes_, X, y, sample_weight), model_names(self.classes_)
 
         def refine(unique: UniqueRows, model: Any, seen: SeenRows, name: str) -> Any:

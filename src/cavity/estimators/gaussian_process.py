@@ -2,22 +2,23 @@
 
 import warnings
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.spatial.distance import pdist
 from sklearn.cluster import KMeans
 
 from cavity._core import checks
 from cavity._core.system import is_accelerator
-from cavity.estimators.base import LatentGaussianEstimator, one_or_list
-from cavity.estimators.defaults import as_given, fix_kernel, search_deviations, suitable_kernel
-from cavity.estimators.progress import callbacks
+from cavity.estimators.base import LatentGaussianEstimator, callbacks, one_or_list
+from cavity.estimators.sklearn_kernels import SklearnKernel, as_given, as_kernel, fix_kernel
 from cavity.factors import Factor
-from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
+from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
 from cavity.models.latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
-from cavity.models.latent_gaussian.unique_rows import UniqueRows
+from cavity.models.latent_gaussian.rows import UniqueRows
 
 APPROXIMATIONS = ("auto", "inducing", "learned", "features")
 #: different rows above which "auto" takes inducing inputs. The exact process holds about four n × n matrices, 0.8
@@ -29,6 +30,12 @@ MANY_THERE = 20_000
 POINTS, FEATURES = 500, 1000
 #: rows looked at by k-means for every inducing input
 ROWS_PER_POINT = 40
+#: rows looked at for a typical distance: enough for a median, and no more than half a million distances.
+ROWS_LOOKED_AT = 1000
+#: how far, as a factor, a search may move the length scale below and above the typical distance.
+SHORTEST, LONGEST = 1 / 30, 100.0
+#: deviations of the logarithms of length scales and of variances from their start, in the prior of the search
+LENGTH_SCALE_DEVIATION, VARIANCE_DEVIATION = 1.0, 3.0
 #: rounds of k-means: the inputs need to cover the rows, not to be at an optimum
 ROUNDS = 20
 
@@ -90,16 +97,45 @@ class GaussianProcess(LatentGaussianEstimator):
 
     def _summarise(self, models: Sequence[Any]) -> None:
         super()._summarise(models)
-        self.kernel_ = one_or_list([as_given(model.kernel) for model in models])
-        self.approximation_ = ", ".join(dict.fromkeys(process_words(model) for model in models))
+        self.kernel_ = one_or_list(list(map(as_given, map(attrgetter("kernel"), models))))
+        self.approximation_ = ", ".join(dict.fromkeys(map(attrgetter("carrier"), models)))
 
 
-def process_words(model: Any) -> str:
-    """What carries a model's process."""
-    if not isinstance(model, SparseGP):
-        return "exact"
-    kind = "inducing inputs" if isinstance(model.basis, InducingInputs) else "random features"
-    return f"{model.basis.width} {kind}"
+def suitable_kernel(kernel: Any, X: np.ndarray, *, amplitude: bool, bias: float = 0.0) -> Kernel | SklearnKernel:
+    """The kernel a user means; for None the Gaussian kernel with a length scale typical of the data.
+
+    Args:
+        kernel: what `as_kernel` takes.
+        X: inputs of the sites.
+        amplitude: whether the kernel for None has a variance to be learned, which the step likelihood does not see.
+        bias: variance of a constant added to the kernel for None.
+    """
+    if kernel is not None:
+        return as_kernel(kernel)
+    typical = typical_distance(X)
+    bounds = (typical * SHORTEST, typical * LONGEST)
+    found: Kernel = RBF(typical, length_scale_bounds=bounds)
+    if amplitude:
+        found = Constant(1.0) * found
+    if bias > 0:
+        found = found + Constant(bias).fix()
+    return found
+
+
+def search_deviations(kernel: Any, suited: Kernel | SklearnKernel) -> np.ndarray | None:
+    """The prior of the search for the kernel made for None; a kernel of the user's has only its bounds."""
+    if kernel is not None:
+        return None
+    scales = [LENGTH_SCALE_DEVIATION if "length_scale" in name else VARIANCE_DEVIATION for name in suited.names]
+    return np.array(scales)
+
+
+def typical_distance(X: np.ndarray) -> float:
+    """The median distance of two rows that differ; 1 where none do."""
+    step = -(-len(X) // ROWS_LOOKED_AT)
+    distances = pdist(X[::step]) if len(X) > 1 else np.zeros(0)
+    distances = distances[(distances > 0) & np.isfinite(distances)]
+    return float(np.median(distances)) if distances.size else 1.0
 
 
 def check_restarts(restarts: Any, kernel: Any) -> None:

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from cavity.estimators.defaults import binary_likelihood
 from cavity.estimators.gaussian_process import GaussianProcess
-from cavity.estimators.one_versus_rest import OneVersusRest
+from cavity.estimators.one_versus_rest import OneVersusRest, binary_likelihood
 from cavity.factors import Step
-from cavity.models.latent_gaussian.unique_rows import UniqueRows
+from cavity.models.latent_gaussian.rows import UniqueRows
 
 
 class GPClassifier(OneVersusRest, GaussianProcess):

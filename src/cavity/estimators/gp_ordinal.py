@@ -15,7 +15,7 @@ from cavity.estimators.base import check_size, checked_sample_weight, class_weig
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.factors import OrdinalProbit
-from cavity.models.latent_gaussian.unique_rows import unique_rows
+from cavity.models.latent_gaussian.rows import unique_rows
 
 
 class GPOrdinal(ClassifierMixin, GaussianProcess):
@@ -88,7 +88,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
             y: (n,) labels, numbers or text.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
-        X, y = validate_data(self, X, y, **self._input_checks())
+        X, y = validate_data(self, X, y, **self._input_checks)
         check_size("X", X)
         check_classification_targets(y)
         weights = checked_sample_weight(sample_weight, X)

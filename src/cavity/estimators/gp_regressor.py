@@ -11,7 +11,7 @@ from cavity._core import checks
 from cavity.estimators.base import check_size, checked_sample_weight, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
-from cavity.models.latent_gaussian.unique_rows import unique_rows
+from cavity.models.latent_gaussian.rows import unique_rows
 
 LIKELIHOODS = ("gaussian", "student_t", "poisson")
 #: where a search for the noise starts, in standard deviations of y.
@@ -91,7 +91,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
             y: (n,) numbers; whole numbers from 0 for counts.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
-        X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks())
+        X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
         check_size("X", X)
         check_size("y", y)
         unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X))

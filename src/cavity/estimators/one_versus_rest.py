@@ -1,6 +1,7 @@
 """Classifiers made of binary models: one for two classes, else one for each class against the rest."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
+from cavity._core import checks
 from cavity.estimators.base import (
     LatentGaussianEstimator,
     check_size,
@@ -17,8 +19,12 @@ from cavity.estimators.base import (
     class_weights,
     loo_log_predictive,
 )
-from cavity.models.latent_gaussian.unique_rows import UniqueRows, unique_rows
+from cavity.factors import Factor, Logistic, Probit, Step
+from cavity.models.latent_gaussian.rows import UniqueRows, unique_rows
 
+BINARY: dict[str, type[Factor]] = {"step": Step, "probit": Probit, "logistic": Logistic}
+#: where a search for label noise starts.
+FIRST_LABEL_NOISE = 0.1
 #: in place of log 0, so that differences stay numbers.
 FLOOR = -1e300
 
@@ -35,7 +41,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     def _in_threads(self, fit: Callable[..., Any], *arguments: Any) -> list[Any]:
         """`fit` for every class, `n_jobs` at a time: compiled code lets go of Python."""
         jobs = getattr(self, "n_jobs", None)
-        return list(Parallel(n_jobs=jobs, prefer="threads")(delayed(fit)(*own) for own in zip(*arguments, strict=True)))
+        return list(Parallel(n_jobs=jobs, prefer="threads")(map(delayed(fit), *arguments)))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit to labelled rows.
@@ -45,7 +51,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
             y: (n,) labels, numbers or text.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
         """
-        X, y = validate_data(self, X, y, **self._input_checks())
+        X, y = validate_data(self, X, y, **self._input_checks)
         check_size("X", X)
         check_classification_targets(y)
         weights = checked_sample_weight(sample_weight, X)
@@ -77,7 +83,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     def _log_probabilities(self, X: Any, noisy: bool) -> np.ndarray:
         """(rows, models, 2): log P(−1) and log P(+1) of every model."""
         name = "noisy_log_probabilities" if noisy else "log_probabilities"
-        return np.stack([found[name] for found in self._predictions(X)], axis=1)
+        return np.stack(list(map(itemgetter(name), self._predictions(X))), axis=1)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log odds of the clean label: (n,) for the second of two classes, else (n, classes), each against the rest."""
@@ -104,6 +110,29 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
             return np.exp(logs[:, 0, :])
         ours = np.maximum(logs[..., 1], FLOOR)
         return np.exp(ours - logsumexp(ours, axis=1, keepdims=True))
+
+
+def binary_likelihood(likelihood: Any, label_noise: Any) -> tuple[Factor, tuple[str, ...]]:
+    """(factor, its parameters that are to be learned) for a likelihood of labels −1 and +1.
+
+    Args:
+        likelihood: "step", "probit", "logistic", or a factor, which brings its own label noise.
+        label_noise: a number in [0, ½), or "auto" to learn it.
+    """
+    learned = isinstance(label_noise, str)
+    if learned:
+        checks.choice("label_noise", label_noise, ("auto",))
+    elif not 0 <= checks.number("label_noise", label_noise) < 0.5:
+        raise ValueError(f'label_noise must lie in [0, 0.5) or be "auto"; found {label_noise}.')
+    free = ("label_noise",) if learned else ()
+    if isinstance(likelihood, Factor):
+        if learned and not hasattr(likelihood, "label_noise"):
+            raise ValueError(f'label_noise="auto" needs a likelihood with label noise; {likelihood} has none.')
+        if not {"log_probabilities", "noisy_log_probabilities"} <= likelihood.predict(0.0, 1.0).keys():
+            raise ValueError(f"likelihood must be one of labels −1 and +1, such as Probit(); found {likelihood}.")
+        return likelihood, free
+    kind: Any = BINARY[checks.choice("likelihood", likelihood, tuple(BINARY))]
+    return kind(label_noise=FIRST_LABEL_NOISE if learned else float(label_noise)), free
 
 
 def present_classes(y: np.ndarray, weights: np.ndarray) -> np.ndarray:

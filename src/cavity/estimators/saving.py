@@ -13,8 +13,7 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.utils.validation import check_is_fitted
 
 from cavity import storage
-from cavity.estimators.defaults import as_given
-from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, kernel_from_spec
+from cavity.estimators.sklearn_kernels import SklearnKernel, as_given, as_kernel, kernel_from_spec
 from cavity.factors import Factor
 from cavity.inference import methods, projection, relaxed, schedule
 from cavity.kernels import Kernel

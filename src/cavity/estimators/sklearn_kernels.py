@@ -4,8 +4,8 @@ An adapted kernel runs in NumPy, outside compiled code: its values, gradients, b
 scikit-learn's own. It can be saved when it is made of the kernels scikit-learn ships.
 """
 
+import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ BY_NAME: dict[str, type[kernels.Kernel]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class SklearnKernel:
     """A kernel of scikit-learn with the interface of `cavity.kernels.Kernel`; theta has the same meaning in both.
 
@@ -189,3 +189,17 @@ def decode_hyperparameter(value: Any) -> Any:
     if not isinstance(name, str) or name not in SHIPPED or not isinstance(params, dict):
         raise ValueError(f"a saved scikit-learn kernel must be one of {', '.join(SHIPPED)}; found {name!r}.")
     return SHIPPED[name](**{key: decode_hyperparameter(item) for key, item in params.items()})
+
+
+def fix_kernel(kernel: kernels.Kernel | SklearnKernel) -> kernels.Kernel | SklearnKernel:
+    """The kernel with nothing left to learn."""
+    if isinstance(kernel, kernels.Kernel):
+        return kernel.fix()
+    bounds = {f"{parameter.name}_bounds": "fixed" for parameter in kernel.kernel.hyperparameters}
+    changed: Any = kernel.kernel.clone_with_theta(kernel.theta)
+    return dataclasses.replace(kernel, kernel=changed.set_params(**bounds))
+
+
+def as_given(kernel: kernels.Kernel | SklearnKernel) -> Any:
+    """The kernel as its user knows it: one of scikit-learn's without its wrapping."""
+    return kernel.kernel if isinstance(kernel, SklearnKernel) else kernel

@@ -16,7 +16,7 @@ leading axes (docs/notation.md, Shapes).
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,10 +71,8 @@ class Family(ABC):
     def __init_subclass__(cls) -> None:
         open_float64(cls, QUESTIONS)
 
-    @property
-    def cavities_proper(self) -> bool:
-        """Whether deleting a site from a proper q always leaves a distribution."""
-        return False
+    #: whether deleting a site from a proper q always leaves a distribution
+    cavities_proper: ClassVar[bool] = False
 
     @property
     @abstractmethod

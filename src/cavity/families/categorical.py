@@ -9,7 +9,7 @@ exactly the product of the other messages (thesis 3.41).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -77,10 +77,8 @@ class Categorical(Family):
         if self.states < 1:
             raise ValueError(f"Categorical needs states >= 1, got {self.states}.")
 
-    @property
-    def cavities_proper(self) -> bool:
-        """Counts of zeros are never negative: a cavity is a product of the other messages."""
-        return True
+    #: counts of zeros are never negative: a cavity is a product of the other messages
+    cavities_proper: ClassVar[bool] = True
 
     @property
     def size(self) -> int:

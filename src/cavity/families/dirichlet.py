@@ -4,7 +4,7 @@ Dirichlet: T(w) = log w. Beta, the Dirichlet of (x, 1 − x): eta = (a, b), T(x)
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -200,9 +200,7 @@ class Beta(ShapeFamily):
         0.25
     """
 
-    @property
-    def size(self) -> int:
-        return 2
+    size: ClassVar[int] = 2  # type: ignore[override]
 
     def from_shapes(self, a: Any, b: Any) -> jax.Array:
         """Natural parameters of Beta(a, b)."""

@@ -16,7 +16,7 @@ d1 is the gradient of log Z in the cavity mean; d2 is the Hessian (full), its di
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -38,9 +38,7 @@ class Gaussian(Family):
         [6.0, 2.0]
     """
 
-    @property
-    def size(self) -> int:
-        return 2
+    size: ClassVar[int] = 2  # type: ignore[override]
 
     def from_mean(self, mean: Any, variance: Any) -> jax.Array:
         """Natural parameters of N(mean, variance)."""

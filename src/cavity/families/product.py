@@ -53,7 +53,7 @@ class Product(Family):
             raise ValueError("Product needs at least one family, got an empty tuple.")
 
     @property
-    def cavities_proper(self) -> bool:
+    def cavities_proper(self) -> bool:  # type: ignore[override]
         return all(map(attrgetter("cavities_proper"), self.families))
 
     @property

@@ -195,7 +195,7 @@ def line(family: Family, cavity: jax.Array) -> Line:
 
     return log_odds._replace(
         value=value,
-        statistics=squares if isinstance(family, Dirichlet) and family.match == "mean_square" else log_odds.statistics,
+        statistics=squares if matches_squares(family) else log_odds.statistics,
         position=lambda x: log_odds.position(x[..., 0] / (x[..., 0] + x[..., 1])),
     )
 
@@ -329,3 +329,22 @@ def shape_steps(family: Family, eta: jax.Array, rise: jax.Array, deeper: jax.Arr
         return jnp.stack([step, b * (step / a - gain) / (1.0 + gain)])
     share = eta / (a + b)
     return dirichlet_shape_step(eta, jnp.stack([share[1], -share[0]]) * rise - deeper, start)
+
+
+def matches_squares(family: Family) -> bool:
+    """Whether the family matches (E[w], E[w²]) in place of its expected statistics."""
+    return isinstance(family, Dirichlet) and family.match == "mean_square"
+
+
+def matched_statistics(family: Family, x: Any) -> jax.Array:
+    """The functions of x whose tilted expectations `family.message` takes."""
+    return jnp.concatenate([x, x**2], axis=-1) if matches_squares(family) else family.statistics(x)
+
+
+def cavity_statistics(family: Family, cavity: jax.Array) -> jax.Array:
+    """Their expectations under the cavity: the tilted statistics of a constant factor."""
+    if not matches_squares(family):
+        return family.moments(cavity)
+    total = jnp.sum(cavity, axis=-1, keepdims=True)
+    mean = cavity / total
+    return jnp.concatenate([mean, mean * (cavity + 1.0) / (total + 1.0)], axis=-1)

@@ -23,7 +23,7 @@ parents. They are constants, not parameters: a message has 0 there, and so sums 
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,10 +41,8 @@ class EdgeTables(Family):
     edges: int
     states: int
 
-    @property
-    def cavities_proper(self) -> bool:
-        """Counts of zeros are never negative: a cavity is a product of the other messages."""
-        return True
+    #: counts of zeros are never negative: a cavity is a product of the other messages
+    cavities_proper: ClassVar[bool] = True
 
     @property
     def local_size(self) -> int:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from cavity.families.base import Family
 from cavity.inference._loop import refresh
-from cavity.inference._newton import Look, add_steps, equations, look, marginals_of, natural_steps
+from cavity.inference._newton import Look, equations, look, marginals_of, natural_steps
 from cavity.inference.problem import Problem
 
 #: candidates of an inner minimisation, its shortest share of a step, the decrease of its value at which it is done
@@ -133,7 +133,7 @@ def minimise(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites
     def turn(now: Inner) -> Inner:
         searching = now.rounds == 0
         scale = jnp.where(searching & (now.turns > SHRINKINGS), 0.0, now.share)
-        candidate = add_steps(tuple(jnp.where(searching, 0.0, own) for own in now.sites), now.steps, scale)
+        candidate = jax.tree.map(lambda own, step: jnp.where(searching, 0.0, own) + scale * step, now.sites, now.steps)
         point = at(problem, power, gamma, candidate, key, now.rho)
         target = jnp.where(searching, jnp.inf, now.value - SUFFICIENT * now.share * now.promised)
         enough = jnp.where(searching, jnp.isfinite(point.value), point.value <= target)

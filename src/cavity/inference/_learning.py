@@ -5,13 +5,13 @@ whose moments are unsure stays as it was; here its cavity is handed to the strat
 """
 
 from functools import partial
-from typing import Any
+from operator import attrgetter
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference._state import Report, State
+from cavity.inference._visit import Report, State
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import Batch
@@ -19,17 +19,11 @@ from cavity.moments.base import Batch
 
 def learns(problem: Problem) -> bool:
     """Whether some group's moments do."""
-    return any(group.moments.learns for group in problem.groups)
+    return any(map(attrgetter("moments.learns"), problem.groups))
 
 
-def learned_states(problem: Problem) -> tuple[Any, ...]:
-    """What the moments of every group have learned before a run."""
-    return tuple(own_memory(group.moments.init(group)) for group in problem.groups)
-
-
-def own_memory(state: Any) -> Any:
-    """Copies: a run takes over the memory of its state, and the strategy keeps these arrays."""
-    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+#: a copy: a run takes over the memory of its state, and the strategy keeps these arrays
+own_memory = partial(jnp.array, copy=True)
 
 
 @partial(jax.jit, static_argnames="number")
@@ -55,7 +49,7 @@ def learn_unsure(problem: Problem, method: UpdateRule, state: State, report: Rep
         cavities = cavities_of(problem, method, state, number)
         batch = Batch(group.factor, group.family, cavities, group.data, np.asarray(unsure), ended)
         learned, changed = group.moments.learn(state.moments[number], batch)
-        moments[number] = own_memory(learned)
+        moments[number] = jax.tree.map(own_memory, learned)
         goes_on = goes_on or changed
     state = state._replace(moments=tuple(moments))
     return state._replace(finished=jnp.zeros((), bool)) if goes_on else state

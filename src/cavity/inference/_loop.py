@@ -6,22 +6,30 @@ handed back, is within tolerance. The same functions serve the compiled run, the
 
 from collections.abc import Callable
 from functools import partial, reduce
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.inference._state import Counts, Report, State, count_tilts, is_settled, scaled_at_visits, scatter_visits
 from cavity.inference._visit import (
+    Counts,
     ProposedUpdate,
+    Report,
     SiteBatch,
+    State,
     backtrack,
     clip_index,
+    count_tilts,
     gather,
     is_identity,
+    is_settled,
     mismatch_of,
+    one_after_another,
     propose,
+    scaled_at_visits,
+    scatter_visits,
     site_key,
     step_of,
     visit,
@@ -53,7 +61,8 @@ def visit_in_windows(
     for width in reversed(posterior.window_sizes(table.size, block_size)):
         levels.append(max(1, width // (unit * block_size)))
         unit *= levels[-1]
-    filled = pad_table(table, -(-blocks // unit) * unit, group.size)
+    library = np if isinstance(table, np.ndarray) else jnp  # known beforehand, or not
+    filled = library.concatenate([table, library.full((-blocks % unit, block_size), group.size)])
     shape = (filled.shape[0] // unit, *reversed(levels))
     rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.mask)
 
@@ -89,13 +98,6 @@ def visit_in_windows(
     return outer, *flat
 
 
-def pad_table(table: Table, blocks: int, size: int) -> Table:
-    """The table with blocks of padding at its end, kept known beforehand where it is."""
-    if isinstance(table, np.ndarray):
-        return np.concatenate([table, np.full((blocks - table.shape[0], table.shape[1]), size)])
-    return jnp.concatenate([table, jnp.full((blocks - table.shape[0], table.shape[1]), size)])
-
-
 def visit_together(
     problem: Problem, method: UpdateRule, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
 ) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
@@ -127,45 +129,43 @@ def measure_state(problem: Problem, method: UpdateRule, state: State, key: jax.A
     """
     if problem.shortcut is not None and problem.shortcut.applies(problem, method):
         return problem.shortcut.measure(problem, method, state)
-    found, q = [], state.q
-    for number, (group, own, memory) in enumerate(zip(problem.groups, state.sites, state.memory, strict=True)):
-        group_key = site_key(key, group.moments.random, number)
-
-        learned = state.moments[number]
-
-        def one(
-            rows: SiteBatch, group: SiteGroup = group, group_key: jax.Array = group_key, learned: Any = learned
-        ) -> tuple[Any, ...]:
-            block = jax.tree.map(lambda leaf: leaf[None], rows)
-            local = problem.posterior.marginals(problem.prior, q, group.scope, block.which)
-            trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, learned, local, block, group_key))
-            scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
-            held = rows.copies > 0
-            unsure = held & trial.proper & trial.unsure
-            nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
-            mismatch = mismatch_of(method, group, rows, trial)
-            # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
-            scale = jnp.where(trial.accepted, scale, 0.0)
-            return mismatch, held & trial.constraint_relaxed, held & ~trial.proper, nonfinite, scale, trial.info, unsure
-
+    found = []
+    for number, group in enumerate(problem.groups):
         # Batches of one length: a shorter last one would be compiled apart.
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
         length = -(-size // batches)
-        rows = gather(group, own, memory, clip_index(np.arange(batches * length), size).reshape(batches, length))
-        found.append(jax.tree.map(partial(join_batches, size), jax.lax.map(jax.vmap(one), rows)))
-    return Report(*(tuple(column) for column in zip(*found, strict=True)))
+        index = clip_index(np.arange(batches * length), size).reshape(batches, length)
+        rows = gather(group, state.sites[number], state.memory[number], index)
+        one = jax.vmap(partial(measure_site, problem, method, number, state, key))
+        joined = jax.tree.map(one_after_another, jax.lax.map(one, rows))
+        found.append(jax.tree.map(itemgetter(slice(size)), joined))
+    return Report(*zip(*found, strict=True))
 
 
-def join_batches(size: int, leaf: jax.Array) -> jax.Array:
-    """Batches one after another, without what filled the last one up."""
-    return leaf.reshape(-1, *leaf.shape[2:])[:size]
+def measure_site(
+    problem: Problem, method: UpdateRule, number: int, state: State, key: jax.Array, rows: SiteBatch
+) -> tuple[Any, ...]:
+    """The entries of a `Report` for one site of group `number`."""
+    group = problem.groups[number]
+    block = jax.tree.map(partial(jnp.expand_dims, axis=0), rows)
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, block.which)
+    group_key = site_key(key, group.moments.random, number)
+    trial = jax.tree.map(itemgetter(0), propose(method, group, state.moments[number], local, block, group_key))
+    scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
+    held = rows.copies > 0
+    unsure = held & trial.proper & trial.unsure
+    nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
+    mismatch = mismatch_of(method, group, rows, trial)
+    # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
+    scale = jnp.where(trial.accepted, scale, 0.0)
+    return mismatch, held & trial.constraint_relaxed, held & ~trial.proper, nonfinite, scale, trial.info, unsure
 
 
 def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
     """q from the prior and the sites, free of the rounding of the updates."""
-    weighted = (group.copies[:, None] * own for group, own in zip(problem.groups, sites, strict=True))
+    rows = zip(problem.groups, sites, strict=True)
     return problem.posterior.refresh(
-        problem.prior, tuple((group.scope, own) for group, own in zip(problem.groups, weighted, strict=True))
+        problem.prior, tuple((group.scope, group.copies[:, None] * own) for group, own in rows)
     )
 
 
@@ -253,7 +253,7 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
                 state, _ = jax.lax.scan(lambda s, t, go=visited: (go(s, t), None), state, jnp.stack(tables))
             else:
                 state = reduce(visited, tables, state)
-        rebuilt = all(is_rebuilt(problem, table) for table in tables)
+        rebuilt = all(map(partial(is_rebuilt, problem), tables))
     if not rebuilt:
         state = state._replace(q=refresh(problem, state.sites))
 
@@ -271,8 +271,11 @@ def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Arra
 
 def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
     """The state with the scales it ends with, and its log evidence."""
-    scales = zip(problem.groups, state.log_scales, report.log_scales, strict=True)
-    state = state._replace(log_scales=tuple(s if scaled_at_visits(method, g) else found for g, s, found in scales))
+    scales = list(report.log_scales)
+    for number, group in enumerate(problem.groups):
+        if scaled_at_visits(method, group):
+            scales[number] = state.log_scales[number]
+    state = state._replace(log_scales=tuple(scales))
     return state, log_evidence(problem, state.q, state.log_scales)
 
 
@@ -303,8 +306,7 @@ def advance(
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
         return state._replace(finished=finished), report
 
-    shape = jax.eval_shape(lambda: measure_state(problem, method, state, key))
-    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shape)
+    blank = jax.tree.map(jnp.zeros_like, jax.eval_shape(measure_state, problem, method, state, key))
     state, report = jax.lax.while_loop(unfinished, stretch, (state, blank))
     state, evidence = conclude(problem, method, state, report)
     return state, report, evidence

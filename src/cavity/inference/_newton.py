@@ -10,14 +10,14 @@ and both agree to first order when (I − Ĥᵢ Fᵢᵢ⁻¹) Σⱼ Fᵢⱼ wⱼ
 whatever the way there: where sweeps oscillate or creep, a few of these steps often finish.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cavity.inference._loop import Start, blank_state, measure_state
-from cavity.inference._state import State
-from cavity.inference._visit import site_key
+from cavity.inference._visit import State, site_key
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import UNSURE
@@ -99,23 +99,19 @@ def equations(group: SiteGroup, seen: Look, power: float, *, surrogate: bool) ->
 
 def marginals_of(problem: Problem, q: Any) -> tuple[jax.Array, ...]:
     """What every site sees of q, by group."""
-    return tuple(
-        problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size)) for group in problem.groups
-    )
+    marginals = partial(problem.posterior.marginals, problem.prior, q)
+    return tuple(marginals(group.scope, jnp.arange(group.size)) for group in problem.groups)
 
 
 def natural_steps(
     problem: Problem, marginals: tuple[jax.Array, ...], steps: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, ...]:
     """Changes of the sites from their local coordinates; none where they are not numbers."""
-    rows = zip(problem.groups, marginals, steps, strict=True)
-    found = (group.family.from_local(own, x) for group, own, x in rows)
-    return tuple(jnp.where(jnp.isfinite(change), change, 0.0) for change in found)
-
-
-def add_steps(sites: tuple[jax.Array, ...], steps: tuple[jax.Array, ...], scale: jax.Array | float) -> Any:
-    """The sites after a step."""
-    return tuple(own + scale * step for own, step in zip(sites, steps, strict=True))
+    changes = []
+    for group, own, x in zip(problem.groups, marginals, steps, strict=True):
+        change = group.family.from_local(own, x)
+        changes.append(jnp.where(jnp.isfinite(change), change, 0.0))
+    return tuple(changes)
 
 
 def fixed_point_step(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> tuple[jax.Array, ...]:
@@ -151,7 +147,9 @@ def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
     """
 
     def turn(now: Progress) -> Progress:
-        state = blank_state(problem, method, Start(add_steps(now.sites, now.steps, 0.5**now.halvings)))
+        scale = 0.5**now.halvings
+        sites = jax.tree.map(lambda own, step: own + scale * step, now.sites, now.steps)
+        state = blank_state(problem, method, Start(sites))
         report = measure_state(problem, method, state, key)
         every = jnp.concatenate(report.mismatch)
         found = jnp.where(problem.posterior.is_valid(state.q), jnp.sqrt(jnp.mean(every**2)), jnp.inf)
@@ -160,15 +158,13 @@ def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
             steps = fixed_point_step(problem, method, state, key)
             return Progress(state.sites, found, report.largest, steps, jnp.zeros((), int), now.rounds + 1)
 
-        def shortened() -> Progress:
-            return now._replace(halvings=now.halvings + 1)
-
-        return jax.lax.cond(found < (1.0 - LEAST) * now.merit, taken, shortened)
+        lower = found < (1.0 - LEAST) * now.merit
+        return jax.lax.cond(lower, taken, lambda: now._replace(halvings=now.halvings + 1))
 
     def going(now: Progress) -> jax.Array:
         return (now.largest > method.tol) & (now.halvings <= HALVINGS) & (now.rounds <= ROUNDS)
 
     infinite = jnp.full((), jnp.inf)
-    none = tuple(jnp.zeros_like(own) for own in init.sites)
+    none = jax.tree.map(jnp.zeros_like, init.sites)
     begun = Progress(init.sites, infinite, infinite, none, jnp.asarray(HALVINGS), jnp.zeros((), int))
     return jax.lax.while_loop(going, turn, begun)

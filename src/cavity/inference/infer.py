@@ -1,5 +1,6 @@
 """`infer`: the public entry. Checks what it is given and hands it to the run of its method."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, overload
@@ -7,9 +8,10 @@ from typing import Any, Protocol, TypeVar, overload
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from cavity._core import checks
-from cavity._core.precision import is_traced, known_at_once, refuse_cut
+from cavity._core.precision import is_traced, refuse_cut
 from cavity.inference._loop import Start
 from cavity.inference.methods import Auto, Limits, Method
 from cavity.inference.problem import Problem
@@ -99,21 +101,23 @@ def infer(
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
         raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
     deadline = None if max_seconds is None else time.perf_counter() + max_seconds
-    with known_at_once(), jax.enable_x64(True):
+    # Known numbers are computed with at once, also inside somebody's `jit`.
+    traced = isinstance(jnp.zeros(()), Tracer)
+    with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext(), jax.enable_x64(True):
         # A model may run a padded problem, of which its `interpret` takes the padding off.
         pad = getattr(problem, "padded_problem", None)
         assembled, init = (problem.problem(), init) if pad is None else pad(method, init)
         refuse_cut((problem, assembled, init, method))
         assembled.check()
         method.check(assembled)
-        first = initial(assembled, method, init)
+        first = None if init is None else initial(assembled, method, init)
         key = jax.random.key(0) if key is None else key
         if is_traced((assembled, first, key)):
             return method.solve_traced(assembled, first, key)
-        interpret = getattr(problem, "interpret", as_it_is)
-        heard = None if callback is None else lambda solution: callback(interpret(solution))
+        interpret = getattr(problem, "interpret", None)
+        heard = callback if callback is None or interpret is None else lambda found: callback(interpret(found))
         solution = method.solve(assembled, first, key, Limits(deadline, heard))
-        solution = interpret(solution)
+        solution = solution if interpret is None else interpret(solution)
     try:
         if callback is not None:
             callback(solution)
@@ -122,15 +126,8 @@ def infer(
     return solution
 
 
-def as_it_is(solution: Solution) -> Solution:
-    """The reading of a problem that knows no more than its numbers."""
-    return solution
-
-
-def initial(problem: Problem, method: Method, init: Any) -> Start | None:
+def initial(problem: Problem, method: Method, init: Any) -> Start:
     """`init` as one array per group, checked against the problem; what its sites remember where the method does too."""
-    if init is None:
-        return None
     given = init.sites if isinstance(init, Solution) else init
     if not isinstance(given, tuple | list):
         raise TypeError(f"init must be a Solution or its sites, one array per group; found {type(init).__name__}.")

@@ -1,10 +1,12 @@
 """A problem: a prior and a tuple of site groups. Models and graphs assemble it; inference never chooses.
 
-Both classes are JAX pytrees (arrays are leaves, strategies are static), so a stack of equal problems can be mapped with
-`jax.vmap` and a new data set of the same shape does not compile again.
+A problem and its groups are JAX pytrees (arrays are leaves, strategies are static), so a stack of equal problems can be
+mapped with `jax.vmap` and a new data set of the same shape does not compile again.
 """
 
 import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,9 +18,32 @@ from cavity._core.pytrees import pytree_dataclass, static
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
-from cavity.inference.sweep_kernel import SweepKernel
+from cavity.inference.update_rule import UpdateRule
 from cavity.moments.base import Moments
 from cavity.posteriors.base import Posterior
+
+
+class SweepKernel(ABC):
+    """A faster way to do what the loop does, for problems that know one.
+
+    A kernel changes no result but for rounding. It says of every method whether it applies; the loop goes its own way
+    where it does not. Strategies are frozen dataclasses: hashable, static under `jit`.
+    """
+
+    @abstractmethod
+    def applies(self, problem: "Problem", method: UpdateRule) -> bool:
+        """Whether the kernel is for this problem and method: then it sweeps and measures."""
+
+    @abstractmethod
+    def sweep_while(
+        self, problem: "Problem", method: UpdateRule, state: Any, moving: Callable[[Any], jax.Array]
+    ) -> Any:
+        """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given."""
+
+    @abstractmethod
+    def measure(self, problem: "Problem", method: UpdateRule, state: Any) -> Any:
+        """Mismatch and scale of every site at the given state."""
+
 
 IN_ORDER = InOrder()
 
@@ -104,7 +129,17 @@ class Problem:
             if not is_traced((group.factor, group.data)):
                 group.factor.check(group.data)
             if group.multiplicity is not None and not is_traced(group.multiplicity):
-                check_multiplicity(np.asarray(group.multiplicity, float), group.size)
+                multiplicity, size = np.asarray(group.multiplicity, float), group.size
+                if multiplicity.shape != (size,):
+                    raise ValueError(
+                        f"multiplicity must have one number per site, shape ({size},); found {multiplicity.shape}."
+                    )
+                # Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction.
+                wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
+                if wrong.any():
+                    raise ValueError(
+                        f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}."
+                    )
         if not is_traced(self.prior) and not bool(self.posterior.is_valid(self.prior)):
             raise ValueError("prior is improper: its natural parameters cannot be normalised.")
 
@@ -112,12 +147,3 @@ class Problem:
 def as_mask(multiplicity: np.ndarray) -> np.ndarray:
     """Multiplicities of 0 and 1 as booleans, by which the compiled loop knows that there are no others."""
     return multiplicity == 1 if np.isin(multiplicity, (0, 1)).all() else multiplicity
-
-
-def check_multiplicity(multiplicity: np.ndarray, size: int) -> None:
-    """Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction."""
-    if multiplicity.shape != (size,):
-        raise ValueError(f"multiplicity must have one number per site, shape ({size},); found {multiplicity.shape}.")
-    wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
-    if wrong.any():
-        raise ValueError(f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}.")

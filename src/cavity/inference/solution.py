@@ -1,6 +1,7 @@
 """What a run hands back: q, sites, evidence, and a truthful account of how it ended."""
 
 import dataclasses
+from functools import reduce
 from typing import Any, Self
 
 import jax
@@ -9,12 +10,14 @@ import numpy as np
 
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity.inference.check import Check, check
+from cavity.inference._visit import Report, State
+from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
-from cavity.inference.inference_data import from_draws
-from cavity.inference.leave_one_out import leave_one_out
+from cavity.inference.evidence import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, Result, Rung, Status
+from cavity.inference.update_rule import UpdateRule
+from cavity.posteriors.base import Posterior
 
 
 @pytree_dataclass
@@ -233,3 +236,63 @@ class ModelSolution(Solution):
     def of(cls, solution: Solution, **known: Any) -> Self:
         """The solution with what a model knows."""
         return cls(**{field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)}, **known)
+
+
+def as_solution(
+    problem: Problem,
+    method: UpdateRule,
+    state: State,
+    report: Report,
+    evidence: jax.Array,
+    unfinished: Status = Status.MAX_SWEEPS,
+    seconds: float = float("nan"),
+) -> Solution:
+    """The solution for a state, with the status that its own measurement supports, `unfinished` where it is silent."""
+    if unfinished is Status.RUNNING:
+        code = jnp.asarray(CODES.index(Status.RUNNING))
+    else:
+        code = status_code(problem.posterior, method, state.q, report, unfinished)
+    evaluations: Any = 0
+    for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
+        evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
+    return Solution(
+        problem=problem,
+        q=state.q,
+        sites=state.sites,
+        memory=state.memory,
+        moments=state.moments,
+        log_scales=state.log_scales,
+        log_evidence=evidence,
+        code=code,
+        sweeps=state.sweep,
+        residuals=state.residuals,
+        mismatch=report.largest,
+        site_mismatch=report.mismatch,
+        skipped=state.counts.improper_cavity,
+        nonfinite=state.counts.nonfinite,
+        unsure=state.counts.unsure,
+        shortened=state.counts.shortened,
+        evaluations=evaluations,
+        info=report.info,
+        seconds=jnp.asarray(seconds),
+        method=method,
+    )
+
+
+def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
+    """The place in `CODES` of the status, from what was measured at the final q; the first that applies."""
+    within = report.largest <= method.tol
+    compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
+    cases = [
+        (~posterior.is_normalisable(q), Status.IMPROPER_POSTERIOR),
+        (within & compromise, Status(f"converged_{method.projection.compromise}")),
+        (within, Status.CONVERGED),
+        (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
+        (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
+        (jnp.array(method.single_pass), Status.SINGLE_PASS),
+        (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
+    ]
+    code = jnp.asarray(CODES.index(unfinished))
+    for condition, status in reversed(cases):
+        code = jnp.where(condition, CODES.index(status), code)
+    return code

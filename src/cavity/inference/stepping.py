@@ -12,7 +12,7 @@ What happens between two sweeps is the caller's business: `infer` also watches t
 and goes on where the measurement disagrees with what the sweeps met.
 """
 
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,12 +20,11 @@ import jax.numpy as jnp
 
 from cavity._core.precision import float64, is_traced
 from cavity.inference import _learning, _loop
-from cavity.inference._state import Counts, Report, State
+from cavity.inference._visit import Counts, Report, State
 from cavity.inference.problem import Problem
-from cavity.inference.solution import Solution
-from cavity.inference.status import CODES, Status
+from cavity.inference.solution import Solution, as_solution, status_code
+from cavity.inference.status import Status
 from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
-from cavity.posteriors.base import Posterior
 
 __all__ = [
     "MAX_HALVINGS",
@@ -190,63 +189,3 @@ def check_method(method: Any) -> None:
             f"method must be one that is made of sweeps: EP(), ADF(), PowerEP(...), RelaxedEP(...) or RestrictedEP(); "
             f"found {method!r}."
         )
-
-
-def as_solution(
-    problem: Problem,
-    method: UpdateRule,
-    state: State,
-    report: Report,
-    evidence: jax.Array,
-    unfinished: Status = Status.MAX_SWEEPS,
-    seconds: float = float("nan"),
-) -> Solution:
-    """The solution for a state, with the status that its own measurement supports, `unfinished` where it is silent."""
-    if unfinished is Status.RUNNING:
-        code = jnp.asarray(CODES.index(Status.RUNNING))
-    else:
-        code = status_code(problem.posterior, method, state.q, report, unfinished)
-    evaluations: Any = 0
-    for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
-        evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
-    return Solution(
-        problem=problem,
-        q=state.q,
-        sites=state.sites,
-        memory=state.memory,
-        moments=state.moments,
-        log_scales=state.log_scales,
-        log_evidence=evidence,
-        code=code,
-        sweeps=state.sweep,
-        residuals=state.residuals,
-        mismatch=report.largest,
-        site_mismatch=report.mismatch,
-        skipped=state.counts.improper_cavity,
-        nonfinite=state.counts.nonfinite,
-        unsure=state.counts.unsure,
-        shortened=state.counts.shortened,
-        evaluations=evaluations,
-        info=report.info,
-        seconds=jnp.asarray(seconds),
-        method=method,
-    )
-
-
-def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
-    """The place in `CODES` of the status, from what was measured at the final q; the first that applies."""
-    within = report.largest <= method.tol
-    compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
-    cases = [
-        (~posterior.is_normalisable(q), Status.IMPROPER_POSTERIOR),
-        (within & compromise, Status(f"converged_{method.projection.compromise}")),
-        (within, Status.CONVERGED),
-        (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
-        (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
-        (jnp.array(method.single_pass), Status.SINGLE_PASS),
-        (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
-    ]
-    code = jnp.asarray(CODES.index(unfinished))
-    for condition, status in reversed(cases):
-        code = jnp.where(condition, CODES.index(status), code)
-    return code

@@ -10,10 +10,9 @@ A basis (`InducingInputs`, `RandomFeatures`) carries a process by a few function
 
 from cavity._core.pytrees import static
 from cavity.kernels.base import Constant, Kernel, Product, Sum
-from cavity.kernels.basis import Basis, InducingInputs, Spanned
+from cavity.kernels.basis import Basis, InducingInputs, RandomFeatures, Spanned
 from cavity.kernels.covariances import RBF, Linear, Matern, Polynomial, White, from_spec
 from cavity.kernels.parameters import kernel, limits
-from cavity.kernels.random_features import RandomFeatures
 
 __all__ = ["RBF", "Constant", "Linear", "Matern", "Polynomial", "White"]
 __all__ += ["Kernel", "Product", "Sum", "from_spec", "kernel", "limits", "static"]

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 from cavity.families.product import Product
-from cavity.families.standardised import dimension, is_gaussian, tilted, whiten
+from cavity.families.standardised import cavity_statistics, dimension, is_gaussian, matched_statistics, tilted, whiten
 from cavity.moments.base import Info, Moments
-from cavity.moments.expected import cavity_statistics, matched_statistics
 
 
 class Proposal(Protocol):

@@ -12,15 +12,16 @@ from cavity.families.product import Product
 from cavity.families.standardised import (
     Frame,
     Line,
+    cavity_statistics,
     is_unconstrained,
     line,
     match_line_moments,
+    matches_squares,
     tilted,
     whiten,
     whitened_moments,
 )
 from cavity.moments.base import Info
-from cavity.moments.expected import cavity_statistics, matches_squares
 from cavity.numerics.quadrature import Integral, integrate_product
 
 #: points per axis by default

@@ -12,18 +12,19 @@ from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.product import Product
 from cavity.families.standardised import (
+    cavity_statistics,
     dimension,
     is_gaussian,
     is_unconstrained,
     line,
     match_line_moments,
+    matches_squares,
     tilted,
     whiten,
     whitened_moments,
 )
 from cavity.moments.base import Info, Moments
 from cavity.moments.closed_form import ClosedForm
-from cavity.moments.expected import cavity_statistics, matches_squares
 from cavity.moments.joint import ORDERS as JOINT_ORDERS
 from cavity.moments.joint import is_joint, joint
 from cavity.numerics.quadrature import EVALUATIONS, evaluations, integrate, integrate_product, log_abs

@@ -10,10 +10,11 @@ block j, with D = L_jj⁻¹, H = L_·j D (the rows below it) and C = B⁻¹ in t
     [B⁻¹]_·j = −C H,    [B⁻¹]_jj = DᵀD + HᵀC H,
     diag(I − [B⁻¹]_jj)ᵢ = δᵢ / (1 + δᵢ) − Σ_{k>i} Dₖᵢ² − [HᵀC H]ᵢᵢ,    δᵢ = Lᵢᵢ² − 1 = rᵢ² Kᵢᵢ − Σ_{k<i} Lᵢₖ².
 
-At the end: Cholesky factors and triangular systems as LAPACK does them, no copy symmetrised or checked on the way.
+At the end: Cholesky factors and triangular systems as LAPACK does them, no copy symmetrised or checked on the way, and
+what dense Gaussians are asked.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,8 +82,9 @@ def blocked_inverse(found: BlockedCholesky, width: int) -> Inverse:
             known = square
         columns.append(column)
         complement.append(left)
-    diagonal = [jnp.diagonal(column) for column in columns]
-    return Inverse(tuple(columns[::-1]), jnp.concatenate(diagonal[::-1]), jnp.concatenate(complement[::-1]))
+    columns.reverse()
+    diagonal = jnp.concatenate(list(map(jnp.diagonal, columns)))
+    return Inverse(tuple(columns), diagonal, jnp.concatenate(complement[::-1]))
 
 
 def blocked_solve(found: BlockedCholesky, right: jax.Array) -> jax.Array:
@@ -143,3 +145,18 @@ def solve_triangular(lower: jax.Array, right: jax.Array, *, unit: bool = False) 
 def divide_right(matrix: jax.Array, lower: jax.Array) -> jax.Array:
     """matrix L⁻ᵀ."""
     return jax.lax.linalg.triangular_solve(lower, matrix, left_side=False, lower=True, transpose_a=True)
+
+
+def sample_gaussian(key: jax.Array, mean: Any, covariance: jax.Array, draws: int) -> jax.Array:
+    """Draws of N(mean, covariance) through the eigenvectors of the covariance, which may be singular to rounding."""
+    values, vectors = jnp.linalg.eigh(covariance)
+    noise = jax.random.normal(key, (draws, len(covariance)), dtype=float)
+    return mean + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+
+
+def gaussian_log_density(mean: jax.Array, covariance: jax.Array, x: Any) -> jax.Array:
+    """log N(x; mean, covariance) for x of any batch."""
+    lower = cholesky(covariance)
+    scaled = solve_triangular(lower, jnp.atleast_2d(x - mean).T)
+    constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * mean.size * jnp.log(2 * jnp.pi)
+    return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])

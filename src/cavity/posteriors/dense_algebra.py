@@ -9,6 +9,7 @@ added in a second stage on top of the covariance Σ₁ of the others: with W = �
 F₂ F₂ᵀ, F₂ = Σ₁ W L₂⁻ᵀ; when that factor does not exist, q is improper. L takes n³/3 flops, B⁻¹ from it twice that.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -78,8 +79,9 @@ def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
     root = roots(k, tau)
     factor = blocked.blocked_cholesky(k, root, window_sizes(k.shape[0])[0])
     positive = weights_and_mean(k, factor, root, nu)
-    stage = with_negatives(tau, positive_stage(factor, root, tau))
-    variance = jnp.concatenate([jnp.diagonal(block) for block in stage.covariance])
+    stage, take_in = positive_stage(factor, root, tau), partial(with_portion, tau)
+    stage = jax.lax.while_loop(lambda stage: jnp.any(stage.left < 0), take_in, stage)
+    variance = jnp.concatenate(list(map(jnp.diagonal, stage.covariance)))
 
     def all_sites() -> tuple[jax.Array, jax.Array]:
         """From Σ: α = ν − T mean, where the share of a site's own ν is 1 − τᵢ Σᵢᵢ, without a difference."""
@@ -107,14 +109,6 @@ def weights_and_mean(
     return weights, jnp.where(strong, (nu - weights) / root**2, k @ weights)
 
 
-def before_sites(k: jax.Array) -> Dense:
-    """The prior as q, without its factorisation."""
-    size, width = k.shape[0], window_sizes(k.shape[0])[0]
-    blocks = tuple(k[start:, start : start + width] for start in range(0, size, width))
-    none = jnp.zeros(size)
-    return Dense(none, jnp.diagonal(k), blocks, jnp.ones(size), none, jnp.zeros(()), jnp.ones((), bool))
-
-
 def roots(k: jax.Array, tau: jax.Array) -> jax.Array:
     """R: the square roots of the positive site precisions, and next to nothing for the others."""
     return jnp.maximum(jnp.sqrt(jnp.maximum(tau, 0.0)), SMALLEST_ROOT / jnp.sqrt(jnp.diagonal(k)))
@@ -129,11 +123,6 @@ def positive_stage(factor: BlockedCholesky, root: jax.Array, tau: jax.Array) -> 
         centred = jnp.where(blocked.identity(*block.shape), found.complement[own], -block)
         blocks.append(centred / (root[start:, None] * root[own]))
     return Stage(tuple(blocks), found.diagonal, jnp.zeros(()), tau)
-
-
-def with_negatives(tau: jax.Array, stage: Stage) -> Stage:
-    """The stage with all its sites, a portion at a time."""
-    return jax.lax.while_loop(lambda stage: jnp.any(stage.left < 0), lambda stage: with_portion(tau, stage), stage)
 
 
 class Portion(NamedTuple):
@@ -151,30 +140,28 @@ def portion(left: jax.Array) -> Portion:
     return Portion(index, root, jnp.where(root > 0, index, left.size))
 
 
-def negative_factor(rows: jax.Array, own: Portion) -> jax.Array:
-    """L₂ with L₂ L₂ᵀ = I − W Σ W, from the columns Σ W of the portion."""
+def factor_portion(left: jax.Array, own: Portion, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """L₂ with L₂ L₂ᵀ = I − W Σ W, from the columns Σ W of the portion, and what is left after it.
+
+    A failure ends it: what would follow is not a number either.
+    """
     square = -own.root[:, None] * rows[own.chosen]
-    return cholesky(jnp.where(blocked.identity(own.chosen.size), square + 1.0, square))
-
-
-def without(left: jax.Array, own: Portion, lower: jax.Array) -> jax.Array:
-    """What is left after the portion. A failure ends it: what would follow is not a number either."""
+    lower = cholesky(jnp.where(blocked.identity(own.chosen.size), square + 1.0, square))
     failed = ~jnp.all(jnp.isfinite(jnp.diagonal(lower)))
-    return jnp.where(failed, 0.0, left.at[own.place].set(0.0, mode="drop"))
+    return lower, jnp.where(failed, 0.0, left.at[own.place].set(0.0, mode="drop"))
 
 
 def with_portion(tau: jax.Array, stage: Stage) -> Stage:
     """The stage with its most negative sites taken in: Σ + Σ W B₂⁻¹ W Σ with B₂ = I − W Σ W = L₂ L₂ᵀ."""
     width, own = stage.covariance[0].shape[1], portion(stage.left)
     rows = blocked.some_columns(stage.covariance, own.chosen) * own.root
-    lower = negative_factor(rows, own)
+    lower, left = factor_portion(stage.left, own, rows)
     added = divide_right(rows, lower)
     blocks = tuple(
         block + added[start:] @ added[start : start + width].T
         for start, block in zip(range(0, tau.size, width), stage.covariance, strict=True)
     )
-    left = without(stage.left, own, lower)
-    variance = jnp.concatenate([jnp.diagonal(block) for block in blocks])
+    variance = jnp.concatenate(list(map(jnp.diagonal, blocks)))
     known = stage.weak - jnp.where(stage.left < 0, 0.0, tau) * jnp.sum(added**2, axis=1)
     return Stage(
         covariance=blocks,
@@ -208,9 +195,9 @@ def response(prior: KernelPrior, sites: jax.Array) -> tuple[jax.Array, jax.Array
         own = portion(left)
         seen = (matrix * signs) @ (matrix.T @ (k[:, own.chosen] * own.root))
         rows = k[:, own.chosen] * own.root - k @ seen
-        lower = negative_factor(rows, own)
+        lower, left = factor_portion(left, own, rows)
         new = (-seen).at[own.chosen, jnp.arange(own.chosen.size)].add(own.root)
-        return matrix.at[:, own.place].set(divide_right(new, lower), mode="drop"), without(left, own, lower)
+        return matrix.at[:, own.place].set(divide_right(new, lower), mode="drop"), left
 
     first = divide_right(jnp.diag(root), lower), tau
     return jax.lax.while_loop(lambda carry: jnp.any(carry[1] < 0), with_next, first)[0], signs

@@ -7,6 +7,8 @@ symmetry used, the columns take n³/3 flops and the rebuild n³: a sweep is two 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -14,14 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.numerics import blocked
-from cavity.numerics.blocked import Blocks, cholesky, solve_triangular
-from cavity.posteriors import block_update
-from cavity.posteriors import delayed_updates as windows
-from cavity.posteriors.base import Coordinates, Equations, Posterior
-from cavity.posteriors.block_update import Absorbed
-from cavity.posteriors.delayed_updates import Window
-from cavity.posteriors.dense_algebra import Dense, KernelPrior, before_sites, dense, window_sizes
-from cavity.posteriors.linear_response import LARGEST, solve_dense
+from cavity.numerics.blocked import Blocks
+from cavity.posteriors import windows
+from cavity.posteriors.base import Coordinates, Equations
+from cavity.posteriors.dense_algebra import Dense, KernelPrior, dense, window_sizes
+from cavity.posteriors.windows import Absorbed, Window, WindowedPosterior
 
 
 class Pass(NamedTuple):
@@ -39,23 +38,29 @@ class Pass(NamedTuple):
 #: windows are blocks that are visited together where there are at most so many: each has a program of its own
 MOST_BLOCKS = 32
 
+#: sites up to which the dense system, 2 × 2 numbers for each pair of sites, is solved
+LARGEST = 3000
+
 #: directions of the latents that have less than this share of the largest variance are no coordinates: they move a
 #: latent by less than 1e-5 of a standard deviation
 NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True)
-class DenseGaussian(Posterior):
+class DenseGaussian(WindowedPosterior):
     """Site i of every group acts on latent i."""
 
     variable: ClassVar[str] = "f"
 
     def refresh(self, prior: KernelPrior, groups: tuple[tuple[Any, jax.Array], ...]) -> Dense:
-        nu, tau = jnp.sum(jnp.stack([sites for _, sites in groups]), axis=0).T
+        _, sites = zip(*groups, strict=True)
+        nu, tau = jnp.sum(jnp.stack(sites), axis=0).T
         return dense(prior.covariance, nu, tau)
 
     def flat(self, prior: KernelPrior) -> Dense:
-        return before_sites(prior.covariance)
+        k, size = prior.covariance, prior.covariance.shape[0]
+        blocks, none = cut_columns(k, window_sizes(size)[0]), jnp.zeros(size)
+        return Dense(none, jnp.diagonal(k), blocks, jnp.ones(size), none, jnp.zeros(()), jnp.ones((), bool))
 
     def marginals(self, prior: Any, q: Dense, scope: Any, index: jax.Array) -> jax.Array:
         precision = 1.0 / q.variance[index]
@@ -68,10 +73,13 @@ class DenseGaussian(Posterior):
 
     def begin(self, prior: KernelPrior, q: Dense, scope: Any, order: Any, width: int) -> Pass:
         columns, signs = jnp.zeros((order.size, order.size)), jnp.zeros(order.size)
-        if is_in_order(order, q.mean.size) and q.covariance[0].shape[1] % width == 0:
+        # In order, known beforehand: 0, 1, … and the last number again where the end is filled up.
+        last = q.mean.size - 1
+        in_order = isinstance(order, np.ndarray) and np.array_equal(order, np.minimum(np.arange(order.size), last))
+        if in_order and order.size > last and q.covariance[0].shape[1] % width == 0:
             # What fills the last window up is independent of all there is.
             missing = order.size - q.mean.size
-            blocks = tuple(part for block in q.covariance for part in cut_columns(block, width))
+            blocks = tuple(chain.from_iterable(map(partial(cut_columns, width=width), q.covariance)))
             blocks = tuple(pad_block(block, missing, width) for block in blocks) if missing else blocks
             return Pass(jnp.pad(q.mean, (0, missing)), blocks, columns, signs)
         whole = blocked.symmetric_from_columns(q.covariance)
@@ -84,21 +92,16 @@ class DenseGaussian(Posterior):
             return windows.open_inside(passed, number * index.size, index.size)
         size, width = passed.mean.size, index.size
 
-        def reach(first: int) -> Callable[[], jax.Array]:
+        def reach(first: int) -> jax.Array:
             """Rows from window `first` on, against that window; rows before it are not needed any more."""
             start = first * width
-            stop = start + width
+            stop, known = start + width, passed.covariance[first]
+            if first:
+                done = passed.columns[start:stop, :start] * passed.column_signs[:start]
+                known = known - passed.columns[start:, :start] @ done.T
+            return jnp.concatenate([jnp.zeros((start, width)), known])
 
-            def rows() -> jax.Array:
-                known = passed.covariance[first]
-                if first:
-                    done = passed.columns[start:stop, :start] * passed.column_signs[:start]
-                    known = known - passed.columns[start:, :start] @ done.T
-                return jnp.concatenate([jnp.zeros((start, width)), known])
-
-            return rows
-
-        found = jax.lax.switch(number, [reach(first) for first in range(size // width)])
+        found = jax.lax.switch(number, [partial(reach, first) for first in range(size // width)])
         own = jax.lax.dynamic_slice(found, (number * width, 0), (width, width))
         mean = jax.lax.dynamic_slice(passed.mean, (number * width,), (width,))
         return windows.open_window(mean, own, found)
@@ -109,7 +112,7 @@ class DenseGaussian(Posterior):
             return windows.close_inside(passed, number * window.mean.size, window)
         width = window.moves.size
         if isinstance(window, Absorbed):
-            moved, columns, signs = window.reach @ window.moves, block_update.columns(window), window.signs
+            moved, columns, signs = window.reach @ window.moves, windows.absorbed_columns(window), window.signs
         else:
             spread = windows.update_columns(window)
             moved, columns = spread @ window.moves, spread * jnp.sqrt(jnp.abs(window.gains))
@@ -119,12 +122,6 @@ class DenseGaussian(Posterior):
             columns=jax.lax.dynamic_update_slice(passed.columns, columns, (0, number * width)),
             column_signs=jax.lax.dynamic_update_slice(passed.column_signs, signs, (number * width,)),
         )
-
-    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
-        return windows.local(window, place)
-
-    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
-        return block_update.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: KernelPrior, sites: int) -> bool:
         return sites <= LARGEST
@@ -147,16 +144,10 @@ class DenseGaussian(Posterior):
         }
 
     def sample(self, key: jax.Array, prior: KernelPrior, q: Dense, draws: int) -> jax.Array:
-        """Through the eigenvectors of the covariance, which may be singular to rounding."""
-        values, vectors = jnp.linalg.eigh(blocked.symmetric_from_columns(q.covariance))
-        noise = jax.random.normal(key, (draws, q.mean.size), dtype=float)
-        return q.mean + (noise * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+        return blocked.sample_gaussian(key, q.mean, blocked.symmetric_from_columns(q.covariance), draws)
 
     def log_density(self, prior: KernelPrior, q: Dense, x: Any) -> jax.Array:
-        lower = cholesky(blocked.symmetric_from_columns(q.covariance))
-        scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
-        constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
-        return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
+        return blocked.gaussian_log_density(q.mean, blocked.symmetric_from_columns(q.covariance), x)
 
     def seen(self, prior: KernelPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
         return x[index]
@@ -171,16 +162,9 @@ class DenseGaussian(Posterior):
         return Coordinates(jnp.zeros_like(q.mean), basis * scale, back.T @ q.mean, covariance)
 
 
-def is_in_order(order: Any, size: int) -> bool:
-    """Whether this is 0, 1, … and the last number again where the end is filled up, known beforehand."""
-    if not isinstance(order, np.ndarray) or order.size < size:
-        return False
-    return np.array_equal(order, np.minimum(np.arange(order.size), size - 1))
-
-
-def cut_columns(block: jax.Array, width: int) -> list[jax.Array]:
+def cut_columns(block: jax.Array, width: int) -> tuple[jax.Array, ...]:
     """A block of columns cut into blocks of `width`, each from its own diagonal on."""
-    return [block[start:, start : start + width] for start in range(0, block.shape[1], width)]
+    return tuple(block[start:, start : start + width] for start in range(0, block.shape[1], width))
 
 
 def pad_block(block: jax.Array, missing: int, width: int) -> jax.Array:
@@ -188,3 +172,27 @@ def pad_block(block: jax.Array, missing: int, width: int) -> jax.Array:
     columns = block.shape[1]
     wide = jnp.pad(block, ((0, missing), (0, width - columns)))
     return jnp.where(blocked.identity(*wide.shape) & (jnp.arange(width) >= columns), 1.0, wide)
+
+
+def solve_dense(covariance: jax.Array, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+    """The equations of all groups, site i of each on latent i, by one factorisation of a dense matrix.
+
+    In local coordinates the statistics of latent i are (u, −u²/2), u = (f − mean)/sd, and with the correlations ρ of q
+
+        Cov(uᵢ, uⱼ) = ρᵢⱼ,    Cov(uᵢ²/2, uⱼ²/2) = ρᵢⱼ²/2,    Cov(uᵢ, uⱼ²/2) = 0.
+    """
+    root = jnp.sqrt(jnp.diagonal(covariance))
+    rho = covariance / (root[:, None] * root)
+    couplings = (rho, 0.5 * rho**2)
+    size = rho.shape[0]
+    rows = []
+    for number, group in enumerate(groups):
+        for i in range(2):
+            row = [group.mixing[:, i, j, None] * couplings[j] * other.copies for other in groups for j in range(2)]
+            for j in range(2):
+                place = 2 * number + j
+                row[place] = row[place] + jnp.diag(group.own[:, i, j])
+            rows.append(jnp.concatenate(row, axis=1))
+    right = jnp.concatenate([group.right.T.ravel() for group in groups])
+    found = jnp.linalg.solve(jnp.concatenate(rows), right).reshape(len(groups), 2, size)
+    return tuple(jnp.moveaxis(own, 0, -1) for own in found)

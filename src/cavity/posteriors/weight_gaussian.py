@@ -13,13 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.blocked import cholesky, solve_triangular
-from cavity.posteriors import block_update
-from cavity.posteriors import delayed_updates as windows
-from cavity.posteriors.base import Coordinates, Equations, Posterior
-from cavity.posteriors.block_update import Absorbed
-from cavity.posteriors.delayed_updates import Window
-from cavity.posteriors.linear_response import LARGEST_BASIS, basis_size, solve_in_basis
+from cavity.numerics.blocked import cholesky, gaussian_log_density, solve_triangular
+from cavity.posteriors import windows
+from cavity.posteriors.base import Coordinates, Equations
+from cavity.posteriors.windows import Absorbed, Window, WindowedPosterior
 
 
 class WeightPrior(NamedTuple):
@@ -50,16 +47,19 @@ def weights(shift: jax.Array, precision: jax.Array) -> Weights:
 
 #: sites in a window
 WINDOW = 32
+#: numbers, sites times statistics of the weights, up to which the linear equations of all sites are solved
+LARGEST_BASIS = 50_000_000
 
 
 @dataclass(frozen=True)
-class WeightGaussian(Posterior):
+class WeightGaussian(WindowedPosterior):
     """Site i of every group sees the latent wᵀxᵢ."""
 
     variable: ClassVar[str] = "weights"
 
     def refresh(self, prior: WeightPrior, groups: tuple[tuple[Any, jax.Array], ...]) -> Weights:
-        nu, tau = jnp.sum(jnp.stack([sites for _, sites in groups]), axis=0).T
+        _, sites = zip(*groups, strict=True)
+        nu, tau = jnp.sum(jnp.stack(sites), axis=0).T
         return weights(prior.shift + prior.rows.T @ nu, prior.precision + prior.rows.T @ (tau[:, None] * prior.rows))
 
     def flat(self, prior: WeightPrior) -> Weights:
@@ -80,7 +80,7 @@ class WeightGaussian(Posterior):
 
     def close(self, passed: Weights, number: jax.Array, window: Window | Absorbed) -> Weights:
         if isinstance(window, Absorbed):
-            columns = block_update.columns(window)
+            columns = windows.absorbed_columns(window)
             return passed._replace(
                 mean=passed.mean + window.reach @ window.moves,
                 covariance=passed.covariance - (columns * window.signs) @ columns.T,
@@ -90,12 +90,6 @@ class WeightGaussian(Posterior):
             mean=passed.mean + spread @ window.moves,
             covariance=passed.covariance - (spread * window.gains) @ spread.T,
         )
-
-    def local(self, window: Window, scope: Any, place: jax.Array | None) -> jax.Array:
-        return windows.local(window, place)
-
-    def absorb(self, window: Window, scope: Any, place: jax.Array | None, change: jax.Array) -> Window | Absorbed:
-        return block_update.absorb_all(window, change) if place is None else windows.absorb(window, place, change)
 
     def can_solve(self, prior: WeightPrior, sites: int) -> bool:
         return sites * basis_size(prior.rows.shape[1]) <= LARGEST_BASIS
@@ -123,10 +117,7 @@ class WeightGaussian(Posterior):
         return q.mean + noise @ cholesky(q.covariance).T
 
     def log_density(self, prior: WeightPrior, q: Weights, x: Any) -> jax.Array:
-        lower = cholesky(q.covariance)
-        scaled = solve_triangular(lower, jnp.atleast_2d(x - q.mean).T)
-        constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * q.mean.size * jnp.log(2 * jnp.pi)
-        return jnp.reshape(-0.5 * jnp.sum(scaled**2, axis=0) - constant, jnp.shape(x)[:-1])
+        return gaussian_log_density(q.mean, q.covariance, x)
 
     def seen(self, prior: WeightPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
         return prior.rows[index] @ x
@@ -137,3 +128,35 @@ class WeightGaussian(Posterior):
         centre = self.flat(prior).mean
         root = solve_triangular(lower, jnp.eye(centre.size)).T
         return Coordinates(centre, root, lower.T @ (q.mean - centre), lower.T @ q.covariance @ lower)
+
+
+def basis_size(dimension: int) -> int:
+    """Statistics of that many weights: themselves and their products."""
+    return dimension + dimension * (dimension + 1) // 2
+
+
+def solve_in_basis(rows: jax.Array, groups: tuple[Equations, ...]) -> tuple[jax.Array, ...]:
+    """The equations where latent i is rowsᵢ·v with v ~ N(0, I) under q, however many sites there are.
+
+    With unit vectors a along the rows, u = a·v and −u²/2 = b·s up to a constant, where s are the uncorrelated
+    statistics v_k v_l and (v_k² − 1)/√2, so that b = (−a_k a_l, −a_k²/√2). Both kinds of statistics are B v' in a basis
+    v' of unit covariance, F = B Bᵀ, and y = Σ w Bᵀ x solves (I + Σ w Bᵀ D⁻¹ M B) y = Σ w Bᵀ D⁻¹ g.
+    """
+    a = rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+    first, second = jnp.triu_indices(rows.shape[1])
+    b = -a[:, first] * a[:, second] * jnp.where(first == second, 0.5**0.5, 1.0)
+    bases = (a, b)
+    ends = (slice(None, a.shape[1]), slice(a.shape[1], None))
+    matrix, right = jnp.eye(basis_size(rows.shape[1])), jnp.zeros(basis_size(rows.shape[1]))
+    solved = []
+    for group in groups:
+        mixing, gap = jnp.linalg.solve(group.own, group.mixing), jnp.linalg.solve(group.own, group.right[..., None])
+        solved.append((mixing, gap[..., 0]))
+        for i in range(2):
+            right = right.at[ends[i]].add(bases[i].T @ (group.copies * gap[:, i, 0]))
+            for j in range(2):
+                weighted = (group.copies * mixing[:, i, j])[:, None] * bases[j]
+                matrix = matrix.at[ends[i], ends[j]].add(bases[i].T @ weighted)
+    y = jnp.linalg.solve(matrix, right)
+    moved = jnp.stack([basis @ y[end] for basis, end in zip(bases, ends, strict=True)], axis=-1)
+    return tuple(gap - jnp.einsum("ijk,ik->ij", mixing, moved) for mixing, gap in solved)

@@ -6,8 +6,7 @@ from stream_rows import LABELS, ROWS, SMALL, cut, streamed
 
 import cavity
 from cavity.models.streaming import chunks
-from cavity.models.streaming.chunks import ChunkReader
-from cavity.models.streaming.sources import source_of
+from cavity.models.streaming.chunks import ChunkReader, source_of
 
 
 @pytest.fixture(autouse=True)

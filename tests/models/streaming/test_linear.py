@@ -11,9 +11,8 @@ from stream_rows import EPSILON, LABELS, ROWS, SMALL, TIGHT, check, cut, referen
 import cavity
 from cavity.factors import Probit, Step
 from cavity.models.latent_gaussian import fit_linear_model
-from cavity.models.streaming import chunks, pass_state, run, stream_linear_models
-from cavity.models.streaming.pass_state import PassState, VisitCounts
-from cavity.models.streaming.shard import NaturalSums
+from cavity.models.streaming import chunks, run, shard, stream_linear_models
+from cavity.models.streaming.shard import NaturalSums, PassState, VisitCounts
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +41,7 @@ def test_parallel_visits_of_a_chunk_have_the_same_fixed_point(monkeypatch):
         asked.append(rows)
         return cavity.Parallel() if rows >= SMALL else cavity.InOrder()
 
-    monkeypatch.setattr("cavity.models.streaming.pass_state.weight_schedule", schedule)
+    monkeypatch.setattr("cavity.models.streaming.shard.weight_schedule", schedule)
     model = streamed((ROWS, LABELS))
     check(model, reference())
     assert model.status == "converged" and asked[:5] == [0, 64, 128, 192, 200]
@@ -115,7 +114,7 @@ def test_power_ep_streams():
 def test_chunks_share_one_program():
     """A short last chunk is filled up: other numbers of rows compile nothing anew."""
     streamed((ROWS, LABELS))
-    compiled = pass_state.sweep_chunk, pass_state.measure_chunk
+    compiled = shard.sweep_chunk, shard.measure_chunk
     programs = [function._cache_size() for function in compiled]
     for rows in (190, 129, 128):
         streamed((ROWS[:rows], LABELS[:rows]))

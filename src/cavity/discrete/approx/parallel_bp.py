@@ -20,11 +20,10 @@ import numpy as np
 from cavity.factors.table import Table
 from cavity.families.categorical import SOME, Categorical, spread_gap
 from cavity.families.product import Product, consecutive_slices
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import Problem, SiteGroup, SweepKernel
 from cavity.inference.projection import Matched
 from cavity.inference.schedule import Parallel
 from cavity.inference.stepping import Report, State
-from cavity.inference.sweep_kernel import SweepKernel
 from cavity.inference.update_rule import UpdateRule
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages, entry_terms
 from cavity.numerics.sums import elementwise_log_sum, largest

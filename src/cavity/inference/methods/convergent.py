@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -16,14 +17,13 @@ from cavity.inference._double_loop import compiled_step
 from cavity.inference._learning import learns
 from cavity.inference._loop import Start, blank_state, measure_state
 from cavity.inference._newton import marginals_of, polish
-from cavity.inference._state import Report, State
+from cavity.inference._visit import Report, State
 from cavity.inference.evidence import log_evidence
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.methods.sweeps import ADF
 from cavity.inference.problem import Problem
-from cavity.inference.solution import Solution
+from cavity.inference.solution import Solution, as_solution
 from cavity.inference.status import Status
-from cavity.inference.stepping import as_solution
 from cavity.inference.update_rule import UpdateRule
 
 #: outer steps after which Newton's method is tried; the distance grows like the steps so far
@@ -48,9 +48,8 @@ def judge_sites(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array
 
 def can_solve(problem: Problem) -> bool:
     """Whether the linear equations of all sites can be solved together, and no moments change between sweeps."""
-    return not learns(problem) and problem.posterior.can_solve(
-        problem.prior, sum(group.size for group in problem.groups)
-    )
+    sites = sum(map(attrgetter("size"), problem.groups))
+    return not learns(problem) and problem.posterior.can_solve(problem.prior, sites)
 
 
 @one_blas_thread()

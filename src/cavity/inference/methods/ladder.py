@@ -3,6 +3,8 @@
 import dataclasses
 import time
 from collections.abc import Iterator
+from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import jax
@@ -40,16 +42,11 @@ def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
     """Whether sweeps oscillate, creep or meet improper cavities again and again: too many would still be to make."""
     if residuals.size < GRACE:
         return False
-    recent, before = map(np.min, windows(residuals))
+    recent, before = np.min(residuals[-WINDOW:]), np.min(residuals[-2 * WINDOW : -WINDOW])
     if not np.isfinite(recent):
         return True
     with np.errstate(divide="ignore"):
         return not WORTH / WINDOW * np.log(before / recent) > np.log(recent / tol)
-
-
-def windows(residuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The last residuals and those before them."""
-    return residuals[-WINDOW:], residuals[-2 * WINDOW : -WINDOW]
 
 
 def why_left(solution: Solution) -> str:
@@ -58,27 +55,32 @@ def why_left(solution: Solution) -> str:
     if solution.status is Status.SITES_SKIPPED:
         count = sum(int(np.isinf(own).sum()) for own in solution.site_mismatch)
         return f"improper cavities at {count} sites after {sweeps} sweeps"
-    recent, before = (np.min(own, initial=np.inf) for own in windows(np.asarray(solution.residuals)))
+    residuals = np.asarray(solution.residuals)
+    recent = np.min(residuals[-WINDOW:], initial=np.inf)
+    before = np.min(residuals[-2 * WINDOW : -WINDOW], initial=np.inf)
     falling = bool(recent < 0.5 * before < np.inf)
     manner = "came nearer too slowly" if falling else "did not come nearer"
     return f"{manner}, mismatch {float(solution.mismatch):.1e} after {sweeps} sweeps"
 
 
+@dataclasses.dataclass
 class Climb:
     """One way up the ladder: what was tried and how it went. best: the state of EP's own sweeps that agrees best."""
 
-    def __init__(self, problem: Problem, ladder: "Ladder", key: jax.Array, limits: Limits) -> None:
-        self.problem, self.ladder, self.key, self.limits = problem, ladder, key, limits
-        self.rungs: list[Rung] = []
-        self.made = 0
-        self.best: Solution | None = None
+    problem: Problem
+    ladder: "Ladder"
+    key: jax.Array
+    limits: Limits
+    rungs: list[Rung] = dataclasses.field(default_factory=list)
+    made: int = 0
+    best: Solution | None = None
 
     def limits_of_rung(self, patient: bool = False) -> Limits:
         """Limits of a rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
 
         Sites of many copies take short steps and creep: there nobody loses patience.
         """
-        creeping = not all(group.at_most_one for group in self.problem.groups)
+        creeping = not all(map(attrgetter("at_most_one"), self.problem.groups))
         made, callback = self.made, self.limits.callback
 
         def count_on(solution: Solution) -> None:
@@ -88,7 +90,7 @@ class Climb:
         return Limits(
             self.limits.deadline,
             None if callback is None else count_on,
-            None if patient or creeping else lambda residuals: is_hopeless(residuals, self.ladder.tol),
+            None if patient or creeping else partial(is_hopeless, tol=self.ladder.tol),
         )
 
     def sweep(self, method: Sweeps, init: Start | None, patient: bool = False) -> Solution:
@@ -143,7 +145,7 @@ class Climb:
 
 def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
     """The sites as arrays a run may take over."""
-    return tuple(jnp.array(own, float, copy=True) for own in solution.sites)
+    return jax.tree.map(partial(jnp.array, dtype=float, copy=True), tuple(solution.sites))
 
 
 def same_fixed_points(climb: Climb, init: Start | None) -> Iterator[Solution | None]:

@@ -14,17 +14,16 @@ from cavity._core import checks
 from cavity._core.precision import forward_only, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
-from cavity.inference._learning import learn_unsure, learned_states, learns
+from cavity.inference._learning import learn_unsure, learns, own_memory
 from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
-from cavity.inference._state import Report, State
+from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.problem import Problem
 from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
-from cavity.inference.solution import Solution
+from cavity.inference.solution import Solution, as_solution
 from cavity.inference.status import Status
-from cavity.inference.stepping import as_solution
 from cavity.inference.update_rule import UpdateRule
 
 #: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
@@ -60,7 +59,8 @@ class Sweeps(UpdateRule, Method):
         An interruption ends the run after the chunk it meets.
         """
         began, compiled = time.perf_counter(), self.as_compiled()
-        state = initial_state(problem, compiled, init, key, learned_states(problem))
+        learned = tuple(jax.tree.map(own_memory, group.moments.init(group)) for group in problem.groups)
+        state = initial_state(problem, compiled, init, key, learned)
         callback = limits.callback
         # Somebody who listens is handed every state, so it must outlive the next chunk.
         advance = advance_in_place if callback is None else advance_anew
@@ -87,7 +87,8 @@ class Sweeps(UpdateRule, Method):
                 chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
                 continue
             closed = as_solution(problem, self, state, report, evidence, unfinished=ended, seconds=now - began)
-            solution = trim_residuals(to_numpy(closed))
+            solution = to_numpy(closed)
+            solution = dataclasses.replace(solution, residuals=solution.residuals[:done])
             if ended is not Status.RUNNING:
                 return solution.interrupted() if interrupted else solution
             try:
@@ -144,11 +145,6 @@ def longer_chunk(made: int, seconds: float) -> int:
 def is_deleted(state: State) -> bool:
     """Whether the memory of the state was taken over by a later one."""
     return any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
-
-
-def trim_residuals(solution: Solution) -> Solution:
-    """Residuals cut to the sweeps that were made."""
-    return dataclasses.replace(solution, residuals=solution.residuals[: int(solution.sweeps)])
 
 
 def in_double(problem: Problem) -> Problem:

@@ -20,8 +20,7 @@ from cavity.inference.methods import Auto, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
-from cavity.models.latent_gaussian.gradient import likelihood_gradient
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace, likelihood_gradient
 
 #: the search stops when the log evidence rises by less than this share of itself, or the gradient is this small
 RELATIVE, GRADIENT = 1e-7, 1e-3

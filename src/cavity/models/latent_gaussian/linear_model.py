@@ -14,14 +14,11 @@ from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
-from cavity.models.latent_gaussian.assembly import LinearRows
-from cavity.models.latent_gaussian.covariance import weight_precision
+from cavity.models.latent_gaussian.assembly import LinearRows, weight_precision
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence, rule_of, solve_from
-from cavity.models.latent_gaussian.fit_result import FitResult, result_fields
-from cavity.models.latent_gaussian.gradient import precision_gradient
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner
-from cavity.models.latent_gaussian.padding import padded_with_zeros
-from cavity.models.latent_gaussian.predict import weight_latents
+from cavity.models.latent_gaussian.fit_result import FitResult, result_fields, weight_latents
+from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner, precision_gradient
+from cavity.models.latent_gaussian.rows import padded_with_zeros
 
 #: where the search may move the prior variance of the weights, as a factor
 VARIANCES = (1e-6, 1e6)

@@ -12,12 +12,18 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.assembly import LinearRows
-from cavity.models.latent_gaussian.padding import bucket, padded_with_zeros
+from cavity.models.latent_gaussian.rows import bucket, padded_with_zeros
 from cavity.models.streaming import checkpoint
+from cavity.models.streaming.checkpoint import SitesInFiles, SitesInMemory, SiteStore
 from cavity.models.streaming.chunks import Chunk, ChunkReader
-from cavity.models.streaming.pass_state import PassState, measure_chunk, sweep_chunk
-from cavity.models.streaming.shard import NaturalSums, constant_log_likelihood, shard_problem
-from cavity.models.streaming.site_files import SitesInFiles, SitesInMemory, SiteStore
+from cavity.models.streaming.shard import (
+    NaturalSums,
+    PassState,
+    constant_log_likelihood,
+    measure_chunk,
+    shard_problem,
+    sweep_chunk,
+)
 
 #: seconds between two reports of how far a pass is
 REPORT_EVERY = 10.0

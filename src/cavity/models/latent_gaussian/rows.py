@@ -3,16 +3,22 @@
 A row of weight w stands for t^w. Rows that agree in inputs and label are one site of weight W = Σ w, which is ⌈W⌉ equal
 factors t^(W/⌈W⌉), its multiplicity. So a weight of 2 is the row written twice, a weight of 0 the row left out, and a
 permutation changes nothing.
+
+Their number is padded to a bucket, so that data sets of similar size share one compiled program.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from cavity._core import checks
 
 #: a sum of weights this close to a whole number, relative to it, is that number: 0.1 + 0.2 + 0.7 are one copy, not two.
 ROUNDING = 1e-12
+#: up to this many rows the buckets are powers of two, beyond it eight to an octave
+COARSE = 256
 
 
 class UniqueRows(NamedTuple):
@@ -94,3 +100,31 @@ def split_weights(sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
     if (multiplicity == total).all():
         return multiplicity, None
     return multiplicity, np.where(multiplicity > 0, total / np.where(multiplicity > 0, multiplicity, 1.0), 1.0)
+
+
+def bucket(rows: int) -> int:
+    """The padded number of rows: at least 32, within an eighth of `rows` beyond 256."""
+    octave = 1 << max(rows - 1, 31).bit_length()
+    if octave <= COARSE:
+        return octave
+    step = octave // 16
+    return -(-rows // step) * step
+
+
+def feature_bucket(features: int) -> int:
+    """The padded number of features: a multiple of 8, within an eighth of `features` beyond 64."""
+    step = max(8, (1 << max(features - 1, 1).bit_length()) // 16)
+    return -(-features // step) * step
+
+
+def padded(tree: Any, size: int) -> Any:
+    """Arrays with their first row repeated at the end up to `size` rows: whatever is computed of it stays finite."""
+    tree = jax.tree.map(np.asarray, tree)
+    index = np.arange(size)
+    index[len(jax.tree.leaves(tree)[0]) :] = 0
+    return jax.tree.map(partial(np.take, indices=index, axis=0), tree)
+
+
+def padded_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
+    """A vector or matrix of sites with flat ones at the end."""
+    return np.concatenate([values, np.zeros((size - values.shape[0], *values.shape[1:]))])

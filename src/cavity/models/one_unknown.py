@@ -1,0 +1,210 @@
+"""Problems with one unknown that every site sees whole: clutter (thesis 3.1–3.2), mixture weights, truncation, any."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cavity._core import checks
+from cavity._core.precision import float64, is_traced
+from cavity.factors.base import Factor
+from cavity.factors.clutter import Clutter
+from cavity.factors.interval import Truncation
+from cavity.factors.probabilities import Mixture
+from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
+from cavity.families.base import Family
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.moments.base import Moments
+from cavity.moments.closed_form import ClosedForm
+from cavity.moments.quadrature import default_moments
+from cavity.posteriors.shared import Shared
+
+SHAPES = {"spherical": SphericalGaussian, "diagonal": DiagonalGaussian, "full": FullGaussian}
+
+
+@float64
+def clutter(
+    x: Any,
+    w: float = 0.5,
+    clutter_variance: float = 10.0,
+    prior_variance: float = 100.0,
+    covariance: str = "spherical",
+) -> Problem:
+    """p(x | θ) = (1 − w) N(x; θ, I) + w N(x; 0, clutter_variance I),  θ ~ N(0, prior_variance I)  (3.1–3.3).
+
+    Args:
+        x: (n,) for one dimension or (n, d).
+        w: share of clutter, in [0, 1].
+        clutter_variance: variance of the clutter per coordinate.
+        prior_variance: variance of the prior per coordinate.
+        covariance: the shape of the Gaussian approximation of a vector θ: "spherical" (the thesis's), "diagonal" or
+            "full".
+    """
+    points = checks.array("x", x, (1, 2))
+    term = Clutter(checks.fraction("w", w), checks.positive("clutter_variance", clutter_variance))
+    spread = checks.positive("prior_variance", prior_variance)
+    shape = SHAPES[checks.choice("covariance", covariance, tuple(SHAPES))]
+    if points.ndim == 1:
+        family = Gaussian()
+        prior = family.from_mean(0.0, spread)
+    else:
+        dimension = points.shape[1]
+        family = shape(dimension)
+        widths = {"spherical": spread, "diagonal": spread * jnp.ones(dimension), "full": spread * jnp.eye(dimension)}
+        prior = family.from_mean(jnp.zeros(dimension), widths[covariance])
+    group = SiteGroup(factor=term, data=points, family=family, moments=ClosedForm())
+    return Problem(prior=prior, groups=(group,), posterior=Shared(family))
+
+
+@float64
+def mixture_weights(densities: Any, prior: Any = 1.0) -> Problem:
+    """p(x | w) = Σ_k w_k p_k(x) with w ~ Dirichlet(prior) (3.79–3.82, the prior normalised for every K).
+
+    Args:
+        densities: (n, K), the values p_k(x_i).
+        prior: one concentration for all components, or K of them.
+    """
+    table = checks.array("densities", densities, (2,))
+    components = table.shape[1]
+    if components < 2:
+        raise ValueError(f"densities must have at least two columns, one a component; found {components}.")
+    if not is_traced(table):
+        if (table < 0).any():
+            raise ValueError(f"densities must not be negative; found {table[table < 0][0]}.")
+        empty = np.flatnonzero(table.max(axis=1) == 0)
+        if empty.size:
+            raise ValueError(f"densities must have a positive entry in every row; row {empty[0]} is all zero.")
+    concentration = checks.array("prior", prior, (0, 1))
+    if concentration.shape not in ((), (components,)):
+        raise ValueError(f"prior must be a number or {components} numbers; found shape {concentration.shape}.")
+    if not is_traced(concentration) and not (concentration > 0).all():
+        raise ValueError(f"prior must be positive; found {concentration.min()}.")
+    family = Dirichlet(components)
+    if is_traced(table):
+        log_densities = jnp.log(table)
+    else:
+        with np.errstate(divide="ignore"):
+            log_densities = np.log(table)
+    group = SiteGroup(factor=Mixture(), data=log_densities, family=family, moments=ClosedForm())
+    start = jnp.broadcast_to(jnp.asarray(concentration, float), (components,))
+    return Problem(prior=start, groups=(group,), posterior=Shared(family))
+
+
+@float64
+def truncation(mean: float, variance: float, lower: Any = -math.inf, upper: Any = math.inf) -> Problem:
+    """N(θ; mean, variance) restricted to lower < θ < upper; several pairs of bounds make several sites.
+
+    With one site EP is exact in mean, variance and evidence (the probability of the interval).
+
+    Args:
+        mean: of the Gaussian before truncation.
+        variance: of the same.
+        lower: a bound or a vector of bounds, −inf where there is none.
+        upper: a bound or a vector of bounds, inf where there is none.
+    """
+    low, high = bound("lower", lower), bound("upper", upper)
+    if np.shape(low) != np.shape(high) and 1 not in (np.size(low), np.size(high)):
+        raise ValueError(f"lower and upper must be of one length; found {np.size(low)} and {np.size(high)}.")
+    low, high = jnp.broadcast_arrays(low, high) if is_traced((low, high)) else np.broadcast_arrays(low, high)
+    if not is_traced((low, high)) and not (low < high).all():
+        place = int(np.argmin(low < high))
+        raise ValueError(f"lower must be below upper; found {low[place]} and {high[place]}.")
+    family = Gaussian()
+    prior = family.from_mean(checks.number("mean", mean), checks.positive("variance", variance))
+    group = SiteGroup(factor=Truncation(), data=(low, high), family=family, moments=ClosedForm())
+    return Problem(prior=prior, groups=(group,), posterior=Shared(family))
+
+
+def bound(name: str, value: Any) -> Any:
+    """A vector of bounds, infinite ones allowed."""
+    if is_traced(value):
+        return jnp.atleast_1d(jnp.asarray(value, float))
+    try:
+        result = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number or a vector of numbers; found {value!r}.") from None
+    if result.ndim != 1 or result.size == 0 or np.isnan(result).any():
+        raise ValueError(f"{name} must be a number or a vector of numbers, infinite where there is no bound.")
+    return result
+
+
+@float64
+def posterior(
+    factor: Factor,
+    data: Any,
+    prior_mean: Any = 0.0,
+    prior_variance: Any = 1.0,
+    *,
+    prior: tuple[Family, Any] | None = None,
+    moments: Moments | None = None,
+    multiplicity: Any = None,
+) -> Problem:
+    """prior(θ) ∏ t(θ; dataᵢ) for a scalar θ, or a vector when `prior_mean` is one.
+
+    Args:
+        factor: one of `cavity.factors`, or your own by `factors.from_log_density(lambda theta, y: ...)`.
+        data: an array, or a tuple or dict of arrays, with the observations as leading axis.
+        prior_mean: a number, or a vector for a vector θ.
+        prior_variance: a number; for a vector θ a number or a covariance matrix.
+        prior: (family, natural parameters) for a latent that is not Gaussian, instead of mean and variance.
+        moments: how tilted distributions are integrated; by default the factor's closed form if it has one, else
+            `Quadrature()` (up to three dimensions).
+        multiplicity: how many equal factors each observation stands for; one each by default.
+    """
+    if not isinstance(factor, Factor):
+        raise TypeError(f"factor must be a cavity.factors.Factor; found {type(factor).__name__}.")
+    data = np.asarray(data) if isinstance(data, list) else data
+    if not jax.tree.leaves(data):
+        raise ValueError("data is empty: it holds no arrays.")
+    observations = jax.tree.map(observed, data)
+    family, natural = gaussian_prior(prior_mean, prior_variance) if prior is None else named_prior(prior)
+    if moments is None:
+        moments = default_moments(factor)
+    group = SiteGroup(factor=factor, data=observations, family=family, moments=moments, multiplicity=multiplicity)
+    return Problem(prior=jnp.asarray(natural, float), groups=(group,), posterior=Shared(family))
+
+
+def observed(leaf: Any) -> Any:
+    """One array of data as float64; whether its values make sense is the factor's to say."""
+    if is_traced(leaf):
+        return jnp.asarray(leaf, float)
+    try:
+        values = np.asarray(leaf, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"data must be arrays of numbers; found {type(leaf).__name__}.") from None
+    if values.ndim == 0 or values.size == 0:
+        raise ValueError(f"data must have the observations as leading axis; found shape {values.shape}.")
+    return values
+
+
+def named_prior(prior: Any) -> tuple[Family, Any]:
+    """(family, natural parameters) as given, of the right length."""
+    if not (isinstance(prior, tuple) and len(prior) == 2 and isinstance(prior[0], Family)):
+        raise TypeError(f"prior must be a pair (family, natural parameters); found {prior!r}.")
+    family, natural = prior
+    eta = checks.array("prior", natural, (1,))
+    if eta.shape != (family.size,):
+        raise ValueError(f"prior must have {family.size} natural parameters; found shape {eta.shape}.")
+    return family, eta
+
+
+def gaussian_prior(prior_mean: Any, prior_variance: Any) -> tuple[Family, jax.Array]:
+    """A scalar or full Gaussian with its natural parameters."""
+    mean = checks.array("prior_mean", prior_mean, (0, 1))
+    if mean.ndim == 0:
+        return Gaussian(), Gaussian().from_mean(mean, checks.positive("prior_variance", prior_variance))
+    spread = checks.array("prior_variance", prior_variance, (0, 2))
+    dimension = mean.shape[0]
+    matrix = spread * jnp.eye(dimension) if spread.ndim == 0 else spread
+    if matrix.shape != (dimension, dimension):
+        raise ValueError(
+            f"prior_variance must be a number or a ({dimension}, {dimension}) matrix; found {spread.shape}."
+        )
+    if not is_traced(matrix):
+        values = np.asarray(matrix)
+        if not (np.array_equal(values, values.T) and np.all(np.linalg.eigvalsh(values) > 0)):
+            raise ValueError("prior_variance must be a symmetric positive definite matrix.")
+    family = FullGaussian(dimension)
+    return family, family.from_mean(mean, matrix)
