@@ -3,11 +3,5 @@
 from cavity.models.latent_gaussian.linear_model import LinearModel, fit_linear_model
 from cavity.models.latent_gaussian.processes import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
 
-__all__ = [
-    "ExactGP",
-    "LinearModel",
-    "SparseGP",
-    "fit_exact_gp",
-    "fit_linear_model",
-    "fit_sparse_gp",
-]
+__all__ = ["ExactGP", "LinearModel", "SparseGP"]
+__all__ += ["fit_exact_gp", "fit_linear_model", "fit_sparse_gp"]
