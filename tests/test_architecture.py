@@ -23,14 +23,7 @@ PACKAGES = [
     for path in FILES
     if path.name == "__init__.py" and path.parent.name != "_core"
 ]
-SILENT = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
+SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def docstring_lines(tree):

@@ -119,9 +119,7 @@ def test_a_match_of_two_against_three_is_rated():
 
 
 @pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="defect 38: `converged` and far off, where the exact answer is cheap",
+    strict=True, raises=AssertionError, reason="defect 38: `converged` and far off, where the exact answer is cheap"
 )
 def test_a_small_network_with_a_loop_is_answered_exactly_by_default():
     alike, unlike, field = np.array([[4.0, 1.0], [1.0, 4.0]]), np.array([[1.0, 4.0], [4.0, 1.0]]), np.array([3.0, 1.0])

@@ -27,8 +27,7 @@ def test_without_workers_no_shard_has_one():
 
 
 @given(
-    st.lists(st.sampled_from((None, *WORKERS)), min_size=1, max_size=9),
-    st.sets(st.sampled_from(WORKERS), min_size=1),
+    st.lists(st.sampled_from((None, *WORKERS)), min_size=1, max_size=9), st.sets(st.sampled_from(WORKERS), min_size=1)
 )
 def test_every_shard_has_a_living_worker_and_numbers_are_even(placement, workers):
     found = assign_workers(placement, workers)

@@ -14,11 +14,7 @@ def joint_gaussian(prior_mean, prior_variance, rows, offsets, variances):
     prior = np.diag(prior_variance)
     observed = stats.multivariate_normal(a @ prior_mean + c, a @ prior @ a.T + np.diag(s))
     gain = prior @ a.T @ np.linalg.inv(a @ prior @ a.T + np.diag(s))
-    return (
-        observed.logpdf(np.zeros(len(c))),
-        prior_mean - gain @ (a @ prior_mean + c),
-        prior - gain @ a @ prior,
-    )
+    return (observed.logpdf(np.zeros(len(c))), prior_mean - gain @ (a @ prior_mean + c), prior - gain @ a @ prior)
 
 
 def test_a_chain_is_smoothed_exactly():

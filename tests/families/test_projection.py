@@ -7,16 +7,7 @@ import pytest
 from scipy import optimize, special
 from support import Compiled
 
-from cavity.families import (
-    Beta,
-    DiagonalGaussian,
-    Dirichlet,
-    FullGaussian,
-    Gamma,
-    Gaussian,
-    Product,
-    SphericalGaussian,
-)
+from cavity.families import Beta, DiagonalGaussian, Dirichlet, FullGaussian, Gamma, Gaussian, Product, SphericalGaussian
 
 # A tilted distribution with two lumps: the cavity times a mixture of two Gaussian bumps in x.
 CENTRE, WIDTH = np.array([1.0, -0.5]), np.array([[0.5, 0.1], [0.1, 0.3]])

@@ -15,15 +15,7 @@ from cavity.inference._loop import advance_in_place
 from cavity.inference.methods import sweeps
 from cavity.inference.update_rule import UpdateRule
 
-METHODS = [
-    cv.ADF(),
-    cv.EP(),
-    cv.PowerEP(0.5),
-    cv.RestrictedEP(),
-    cv.RelaxedEP(0.1),
-    cv.ConvergentEP(),
-    cv.Auto(),
-]
+METHODS = [cv.ADF(), cv.EP(), cv.PowerEP(0.5), cv.RestrictedEP(), cv.RelaxedEP(0.1), cv.ConvergentEP(), cv.Auto()]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)

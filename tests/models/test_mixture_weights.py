@@ -30,10 +30,7 @@ def comparison():
         tables = np.stack([draw(seed) for seed in range(20)])
         problems = [cv.models.mixture_weights(table) for table in tables]
         truth = np.array([exact(problem).log_evidence for problem in problems])
-        solutions = {
-            "ep": infer_stack(tables, cv.EP()),
-            "cowell": infer_stack(tables, cv.EP(projection=cv.Cowell())),
-        }
+        solutions = {"ep": infer_stack(tables, cv.EP()), "cowell": infer_stack(tables, cv.EP(projection=cv.Cowell()))}
         errors = {name: np.abs(solution.log_evidence - truth) for name, solution in solutions.items()}
         for name, method in (("laplace", laplace), ("variational", variational_bayes)):
             errors[name] = np.abs([method(problem).log_evidence for problem in problems] - truth)

@@ -182,11 +182,7 @@ def record_page(folder: Path) -> str:
     ]
     counts = [(document.title, *(verdicts[document.stem][name] for name in names)) for document in kept]
     total = ("all", *(sum(found[name] for found in verdicts.values()) for name in names))
-    head = [
-        "# The record",
-        INTRODUCTION,
-        markdown(Table("Claims", ("document", *names), [*counts, total])),
-    ]
+    head = ["# The record", INTRODUCTION, markdown(Table("Claims", ("document", *names), [*counts, total]))]
     return (
         "\n\n".join(part.rstrip() for part in [*head, *(section(document, results, folder) for document in kept)])
         + "\n"

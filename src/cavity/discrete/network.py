@@ -60,11 +60,7 @@ class DiscreteGraph(TableGraph):
 
     @classmethod
     def read(
-        cls,
-        source: Source,
-        *,
-        evidence: Source | Mapping[Any, Any] | None = None,
-        kind: str | None = None,
+        cls, source: Source, *, evidence: Source | Mapping[Any, Any] | None = None, kind: str | None = None
     ) -> Self:
         """The graph of a .uai, .fg or .bif file (or .gz of one), or of such a text: a string with a newline.
 

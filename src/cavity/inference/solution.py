@@ -196,11 +196,7 @@ class Solution(Result):
         if np.ndim(self.code) > 0:
             raise ValueError(f"to_arviz takes one solution at a time; found a stack of shape {np.shape(self.code)}.")
         x = self.sample(jax.random.key(0) if key is None else key, draws)
-        attributes = {
-            "log_evidence": float(self.log_evidence),
-            "status": str(self.status),
-            "method": str(self.method),
-        }
+        attributes = {"log_evidence": float(self.log_evidence), "status": str(self.status), "method": str(self.method)}
         return from_draws(self.problem, x, self.by_name(jax.tree.map(np.asarray, x)), attributes)
 
     def by_name(self, x: Any) -> Any:

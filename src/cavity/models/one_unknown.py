@@ -26,11 +26,7 @@ SHAPES = {"spherical": SphericalGaussian, "diagonal": DiagonalGaussian, "full": 
 
 @float64
 def clutter(
-    x: Any,
-    w: float = 0.5,
-    clutter_variance: float = 10.0,
-    prior_variance: float = 100.0,
-    covariance: str = "spherical",
+    x: Any, w: float = 0.5, clutter_variance: float = 10.0, prior_variance: float = 100.0, covariance: str = "spherical"
 ) -> Problem:
     """p(x | θ) = (1 − w) N(x; θ, I) + w N(x; 0, clutter_variance I),  θ ~ N(0, prior_variance I)  (3.1–3.3).
 

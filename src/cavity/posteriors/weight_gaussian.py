@@ -87,8 +87,7 @@ class WeightGaussian(WindowedPosterior):
             )
         spread = windows.update_columns(window)
         return passed._replace(
-            mean=passed.mean + spread @ window.moves,
-            covariance=passed.covariance - (spread * window.gains) @ spread.T,
+            mean=passed.mean + spread @ window.moves, covariance=passed.covariance - (spread * window.gains) @ spread.T
         )
 
     def can_solve(self, prior: WeightPrior, sites: int) -> bool:

@@ -33,10 +33,7 @@ def bad(X, y, place, value=None, **changes):
         (bad(ROWS, LABELS, 3, (5, 1, 1e200)), "found 1e.200 in batch 3, row 5"),
         (bad(ROWS, LABELS, 2, batch=(ROWS[:5, :2], LABELS[:5])), "X of batch 2 has 2 columns; the first rows had 3"),
         (bad(ROWS, LABELS, 9, batch=(ROWS[:0], LABELS[:0])), "batch 9 is empty: it has no rows"),
-        (
-            bad(ROWS, LABELS, 1, batch=(ROWS[:5], LABELS[:4])),
-            "batch 1 must have one entry per row of X, 5; found 4",
-        ),
+        (bad(ROWS, LABELS, 1, batch=(ROWS[:5], LABELS[:4])), "batch 1 must have one entry per row of X, 5; found 4"),
         (bad(ROWS, LABELS, 1, batch=(ROWS[:2], [1.0, np.nan])), "found nan in batch 1, row 1"),
         (bad(ROWS, LABELS, 1, batch=(ROWS[:2], [1.0, 0.5])), "batch 1: .*0.5"),
         (bad(ROWS, LABELS, 1, batch=ROWS[:5]), "batch 1 must be a pair"),

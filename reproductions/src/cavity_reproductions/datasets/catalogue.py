@@ -44,40 +44,24 @@ CLASSIFICATION: dict[str, Entry] = {
         OpenML("diabetes", 37, ("tested_negative",), ("tested_positive",)),
     ),
     "fertility": Entry(
-        "Fertility (UCI); +1: altered diagnosis",
-        *(100, 9, 12),
-        OpenML("fertility", 1473, ("1",), ("2",)),
+        "Fertility (UCI); +1: altered diagnosis", *(100, 9, 12), OpenML("fertility", 1473, ("1",), ("2",))
     ),
     "haberman": Entry(
-        "Haberman's Survival (UCI); +1: died within 5 years",
-        *(306, 3, 81),
-        OpenML("haberman", 43, ("1",), ("2",)),
+        "Haberman's Survival (UCI); +1: died within 5 years", *(306, 3, 81), OpenML("haberman", 43, ("1",), ("2",))
     ),
     "heart": Entry(
         "Statlog Heart (UCI); +1: heart disease present",
         *(270, 13, 120),
         OpenML("heart-statlog", 53, ("absent",), ("present",)),
     ),
-    "ionosphere": Entry(
-        "Ionosphere (UCI); +1: good",
-        *(351, 34, 225),
-        OpenML("ionosphere", 59, ("b",), ("g",)),
-    ),
+    "ionosphere": Entry("Ionosphere (UCI); +1: good", *(351, 34, 225), OpenML("ionosphere", 59, ("b",), ("g",))),
     "pima_ripley": Entry(
-        "Pima without missing values (MASS: Pima.tr, 200 rows, then Pima.te); +1: diabetic",
-        *(532, 7, 177),
-        None,
+        "Pima without missing values (MASS: Pima.tr, 200 rows, then Pima.te); +1: diabetic", *(532, 7, 177), None
     ),
     "sonar": Entry(
-        "Connectionist Bench, Sonar (UCI); +1: mine",
-        *(208, 60, 111),
-        OpenML("sonar", 40, ("Rock",), ("Mine",)),
+        "Connectionist Bench, Sonar (UCI); +1: mine", *(208, 60, 111), OpenML("sonar", 40, ("Rock",), ("Mine",))
     ),
-    "spambase": Entry(
-        "Spambase (UCI); +1: spam",
-        *(4601, 57, 1813),
-        OpenML("spambase", 44, ("0",), ("1",)),
-    ),
+    "spambase": Entry("Spambase (UCI); +1: spam", *(4601, 57, 1813), OpenML("spambase", 44, ("0",), ("1",))),
     "thyroid": Entry(
         "Thyroid Disease, new-thyroid (UCI); +1: hyper or hypo, −1: normal",
         *(215, 5, 65),

@@ -18,15 +18,7 @@ from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit
 from cavity_reproductions.learned import DOCUMENT
 from cavity_reproductions.learned.broad_proposal import Broad
 from cavity_reproductions.learned.far_messages import far_messages, looked_at
-from cavity_reproductions.learned.in_sequence import (
-    DEFAULT,
-    PAPER,
-    SWEEPS,
-    default,
-    log_divergence,
-    paper,
-    solved,
-)
+from cavity_reproductions.learned.in_sequence import DEFAULT, PAPER, SWEEPS, default, log_divergence, paper, solved
 from cavity_reproductions.learned.logistic_messages import run_ep
 
 SAMPLING, FAR = "sampling", "narrow and far messages"

@@ -20,12 +20,7 @@ from cavity.baselines.forests import (
     message_columns,
     regression_parameters,
 )
-from cavity.learned.embedding_operator import (
-    BATCH,
-    Settings,
-    fit_embedding,
-    predict_projections,
-)
+from cavity.learned.embedding_operator import BATCH, Settings, fit_embedding, predict_projections
 from cavity.learned.feature_regression import MessageMoments, leave_one_out_errors, mean_variances, median_gap
 from cavity.learned.message_coordinates import Kind, Target
 from cavity_reproductions.learned.incomplete_cholesky import dual_weights, incomplete_cholesky

@@ -9,17 +9,7 @@ import numpy as np
 import cavity
 from cavity.reports import Figure, figure
 from cavity.reports.figures import STYLES, label, shared_legend
-from cavity_reproductions.base import (
-    Config,
-    Experiment,
-    Outcome,
-    Results,
-    Unit,
-    array,
-    check_table,
-    grade,
-    make_unit,
-)
+from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, array, check_table, grade, make_unit
 from cavity_reproductions.relaxed import DOCUMENT, five_points, printed_check
 from cavity_reproductions.relaxed.five_point_shares import (
     PAPER,

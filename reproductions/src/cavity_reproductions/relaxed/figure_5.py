@@ -13,14 +13,7 @@ from cavity.reports.figures import label
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, make_unit
 from cavity_reproductions.datasets import load
 from cavity_reproductions.relaxed import DOCUMENT
-from cavity_reproductions.relaxed.contest import (
-    NAMES,
-    column,
-    contest,
-    contest_outcome,
-    standard_error,
-    standardised,
-)
+from cavity_reproductions.relaxed.contest import NAMES, column, contest, contest_outcome, standard_error, standardised
 
 #: training rows, splits of a full run
 SETS = {"heart": (81, 20), "pima_ripley": (319, 20), "haberman": (183, 100), "diabetes": (468, 100)}

@@ -13,14 +13,7 @@ from cavity.reports.figures import STYLES, label, shared_legend
 from cavity_reproductions.base import Config, Experiment, Outcome, Results, Unit, make_unit
 from cavity_reproductions.datasets import load
 from cavity_reproductions.relaxed import DOCUMENT
-from cavity_reproductions.relaxed.contest import (
-    NAMES,
-    column,
-    contest,
-    contest_outcome,
-    standard_error,
-    standardised,
-)
+from cavity_reproductions.relaxed.contest import NAMES, column, contest, contest_outcome, standard_error, standardised
 from cavity_reproductions.relaxed.figure_5 import BUNDLED
 
 RATES = (0.0, 0.1, 0.2)

@@ -51,11 +51,7 @@ def drawn(seed: int) -> dict:
     """Curves and areas of one integrand, in units of the exact area."""
     problem = next(filter(is_telling, map(cavity.models.clutter, clutter_sets(seed, 200, POINTS))))
     truth = exact(problem)
-    answers: dict[str, Any] = {
-        "Laplace": laplace(problem),
-        "VB": variational_bayes(problem),
-        "EP": infer(problem),
-    }
+    answers: dict[str, Any] = {"Laplace": laplace(problem), "VB": variational_bayes(problem), "EP": infer(problem)}
     width = float(np.sqrt(truth.covariance))
     grid = np.linspace(truth.mean - 5 * width, truth.mean + 5 * width, 401)
     unit_area = np.exp(truth.log_evidence)

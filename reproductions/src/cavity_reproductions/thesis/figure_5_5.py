@@ -37,10 +37,7 @@ METHODS = ("EP", "SVM")
 
 
 def units(config: Config) -> list[Unit]:
-    return [
-        make_unit(config, 0, "figure"),
-        *(make_unit(config, n, f"n = {n}", n=n) for n in SIZES),
-    ]
+    return [make_unit(config, 0, "figure"), *(make_unit(config, n, f"n = {n}", n=n) for n in SIZES)]
 
 
 def weights(data: Points) -> dict[str, np.ndarray]:

@@ -27,13 +27,7 @@ from cavity_reproductions.workbench import infer
 
 COUPLINGS = (0.3, 1.0, 2.0)
 FIELDS = (0.1, 1.0)
-COLOURS = {
-    "BP": VERMILION,
-    "cycles grouped": ORANGE,
-    "tree": BLUE,
-    "clusters": PURPLE,
-    "clusters, grouped": GREEN,
-}
+COLOURS = {"BP": VERMILION, "cycles grouped": ORANGE, "tree": BLUE, "clusters": PURPLE, "clusters, grouped": GREEN}
 SWEEPS = 500
 
 

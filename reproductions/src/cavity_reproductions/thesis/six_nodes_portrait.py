@@ -24,12 +24,7 @@ COLOURS = {
 }
 
 
-def portrait(
-    ax: Any,
-    title: str,
-    kept: Sequence[tuple[int, int]] = (),
-    terms: Sequence[Sequence[int]] = (),
-) -> None:
+def portrait(ax: Any, title: str, kept: Sequence[tuple[int, int]] = (), terms: Sequence[Sequence[int]] = ()) -> None:
     """The network. kept: edges that q holds, drawn bold. terms: numbers of edges that are one term, one colour each."""
     colour = {edge: colour for own, colour in zip(terms, (ORANGE, SKY), strict=False) for edge in own}
     for number, edge in enumerate(EDGES):

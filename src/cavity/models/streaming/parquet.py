@@ -10,11 +10,7 @@ ROWS = 65536
 
 
 def parquet(
-    path: Any,
-    *,
-    target: str,
-    columns: Sequence[str] | None = None,
-    weights: str | None = None,
+    path: Any, *, target: str, columns: Sequence[str] | None = None, weights: str | None = None
 ) -> Callable[[], Iterator[tuple[np.ndarray, ...]]]:
     """Batches for `fit_stream` from Parquet files, which may be larger than memory.
 
