@@ -216,7 +216,7 @@ def test_divergence_is_never_negative_and_grows_along_a_line(eta, other, fractio
         near, far = float(family.kl(eta, between)), float(family.kl(eta, other))
         # `between` is rounded and so a little off the line; between neighbours the root of a divergence is a distance.
         off = sum(float(family.kl(eta, eta * (1 + 2**-51 * np.array(way)))) for way in ((1, 1), (1, -1)))
-        assert 0 <= near
+        assert near >= 0
         assert np.sqrt(near) <= np.sqrt(far) * (1 + 1e-9) + np.sqrt(off)
         # Not 0: processors that fuse products and sums round the two equal terms of a difference apart.
     assert float(family.distance(eta, eta)) < 1e-15
