@@ -21,7 +21,7 @@ from cavity.inference.solution import Solution
 from cavity.inference.status import FIXED_POINTS, Status
 from cavity.models.latent_gaussian.evidence_search import Evaluation
 from cavity.models.latent_gaussian.fit_result import log_predictive
-from cavity.models.latent_gaussian.rows import UniqueRows
+from cavity.models.latent_gaussian.rows import UniqueRows, unique_rows
 from cavity.models.streaming import StreamProgress
 
 #: from good to bad; what a set of models reports is the worst of theirs.
@@ -77,6 +77,10 @@ class LatentGaussianEstimator(BaseEstimator):
     def _seed(self) -> int:
         """A whole number from `random_state`, for restarts of the search."""
         return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _unique_rows(self, X: Any, y: Any, weights: Any) -> UniqueRows:
+        """The sites of weighted rows."""
+        return unique_rows(X, y, weights)
 
     def _summarise(self, models: Sequence[Any]) -> None:
         """Attributes that follow from the models."""

@@ -226,7 +226,7 @@ class BayesPointMachine(StreamingClassifier):
         if (strange := class_codes(classes, y) < 0).any():
             raise ValueError(f"y holds the class {y[strange].tolist()[0]!r}, which is not one of {classes.tolist()}.")
         weights = weights * class_weights(self.class_weight, y, weights, classes)
-        return LabelledRows.of(classes, self._features(X), y, weights)
+        return LabelledRows.of(classes, self._features(X), y, weights, self._unique_rows)
 
 
 def mean_weights(model: Any) -> np.ndarray:

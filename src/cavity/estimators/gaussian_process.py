@@ -18,7 +18,7 @@ from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
 from cavity.models.latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
-from cavity.models.latent_gaussian.rows import UniqueRows
+from cavity.models.latent_gaussian.rows import UniqueRows, unique_rows
 
 APPROXIMATIONS = ("auto", "inducing", "learned", "features")
 #: different rows above which "auto" takes inducing inputs. The exact process holds about four n × n matrices, 0.8
@@ -50,6 +50,9 @@ class GaussianProcess(LatentGaussianEstimator):
     optimize: bool
     restarts: int
     verbose: Any
+
+    def _unique_rows(self, X: Any, y: Any, weights: Any) -> UniqueRows:
+        return unique_rows(X, y, weights, None if self.kernel is None else as_kernel(self.kernel))
 
     def _fit_process(
         self,

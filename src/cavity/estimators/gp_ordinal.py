@@ -15,7 +15,6 @@ from cavity.estimators.base import check_size, checked_sample_weight, class_weig
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.factors import OrdinalProbit
-from cavity.models.latent_gaussian.rows import unique_rows
 
 
 class GPOrdinal(ClassifierMixin, GaussianProcess):
@@ -96,7 +95,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         classes = self._ordered(present_classes(y, weights))
         places = y[:, None] == classes
         codes, known = places.argmax(axis=1), places.any(axis=1)
-        unique = unique_rows(X, codes, weights)
+        unique = self._unique_rows(X, codes, weights)
         factor = OrdinalProbit(self._first_thresholds(unique.y, unique.sample_weight, len(classes)))
         free = ("thresholds",) if self.thresholds is None else ()
         model = self._fit_process(unique, factor, free, self._seed())

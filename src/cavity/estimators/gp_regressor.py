@@ -11,7 +11,6 @@ from cavity._core import checks
 from cavity.estimators.base import check_size, checked_sample_weight, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
-from cavity.models.latent_gaussian.rows import unique_rows
 
 LIKELIHOODS = ("gaussian", "student_t", "poisson")
 #: where a search for the noise starts, in standard deviations of y.
@@ -94,7 +93,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
         check_size("X", X)
         check_size("y", y)
-        unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X))
+        unique = self._unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X))
         offset, scale = self._location(unique.y, unique.sample_weight)
         factor, free = self._likelihood(unique.y, scale)
         unique = unique._replace(y=(unique.y - offset) / scale)

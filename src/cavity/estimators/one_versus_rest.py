@@ -20,7 +20,7 @@ from cavity.estimators.base import (
     loo_log_predictive,
 )
 from cavity.factors import Factor, Logistic, Probit, Step
-from cavity.models.latent_gaussian.rows import UniqueRows, unique_rows
+from cavity.models.latent_gaussian.rows import UniqueRows
 
 BINARY: dict[str, type[Factor]] = {"step": Step, "probit": Probit, "logistic": Logistic}
 #: where a search for label noise starts.
@@ -57,7 +57,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         weights = checked_sample_weight(sample_weight, X)
         weights = weights * class_weights(self.class_weight, y, weights)
         classes = present_classes(y, weights)
-        rows = LabelledRows.of(classes, self._features(X), y, weights)
+        rows = LabelledRows.of(classes, self._features(X), y, weights, self._unique_rows)
         seed, names = self._seed(), model_names(classes)
         models = self._in_threads(self._fit_model, rows.sets, [seed] * len(names), names)
         self._warn(models, names)
@@ -164,12 +164,19 @@ class LabelledRows(NamedTuple):
     sets: list[UniqueRows]
 
     @classmethod
-    def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "LabelledRows":
-        """Weighted rows with their labels."""
+    def of(
+        cls,
+        classes: np.ndarray,
+        features: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        unique: Callable[..., UniqueRows],
+    ) -> "LabelledRows":
+        """Weighted rows with their labels; `unique` makes sites of them."""
         codes = class_codes(classes, y)
         positive = [1] if len(classes) == 2 else range(len(classes))
         labels = [np.where(codes == code, 1.0, -1.0) for code in positive]
-        return cls(features, codes, labels, [unique_rows(features, own, weights) for own in labels])
+        return cls(features, codes, labels, [unique(features, own, weights) for own in labels])
 
 
 def class_codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:

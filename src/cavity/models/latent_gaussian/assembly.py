@@ -226,20 +226,13 @@ def check_covariance(name: str, k: Any) -> None:
     """Refuse a matrix that is not finite, not symmetric, has a latent of no variance, or is indefinite."""
     if not (jnp if is_far(k) else np).isfinite(k).all():
         raise ValueError(f"{name} must be finite: with these inputs and parameters the kernel overflows.")
-    check_symmetric(name, k)
+    checks.symmetric(name, k)
     variances = np.asarray(k.diagonal())
     if (flat := variances <= 0).any():
         where = f"found {variances[flat][0]:g} at {int(flat.argmax())}"
         raise ValueError(f"{name} must have a positive diagonal, a latent of no variance observes nothing; {where}.")
     if not has_cholesky_factor(k, ROUNDING * len(k) * float(abs(k).max())):
         raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
-
-
-def check_symmetric(name: str, k: Any) -> None:
-    """Refuse a matrix that differs from its transpose beyond rounding."""
-    gap = float(abs(k - k.T).max())
-    if gap > 1e-10 * float(abs(k).max()):
-        raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
 
 
 def has_cholesky_factor(k: Any, moved_by: float = 0.0) -> bool:
@@ -263,7 +256,7 @@ def weight_precision(prior_variance: Any, d: int) -> jax.Array:
         if given.shape != (d, d):
             raise ValueError(f"prior_variance must have shape ({d}, {d}); found {given.shape}.")
         if not is_traced(given):
-            check_symmetric("prior_variance", given)
+            checks.symmetric("prior_variance", given)
             if not has_cholesky_factor(given):
                 raise ValueError("prior_variance must be positive definite; found a matrix that is not.")
         return jnp.linalg.inv(jnp.asarray(given))
