@@ -164,7 +164,6 @@ def test_a_variable_added_after_an_inference_has_a_best_state(grown_graph):
 # ---------------------------------------------------------------- 43: densities that are not numbers
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 43: NaN and +∞ count as a density of zero")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_density_that_is_no_number_is_told(value):
     factor = cv.factors.from_log_density(lambda t, y: jnp.where(t > 0, value, -0.5 * (t - y) ** 2))

@@ -68,7 +68,6 @@ def test_the_evidence_of_sixty_rows_keeps_its_digits_at_small_noise():
 # ---------------------------------------------------------------- 37: extremes
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 37: log_density cancels for large shapes")
 @pytest.mark.parametrize("shape", [1e6, 1e9, 1e11])
 def test_the_density_of_a_gamma_keeps_its_digits_at_a_large_shape(shape):
     with mpmath.workdps(50):

@@ -64,7 +64,7 @@ class Linear(Factor):
             raise ValueError("variance of Linear must not be negative.")
         if ((np.asarray(data.variance) == 0) & (np.count_nonzero(data.weights, axis=1) < 2)).any():
             raise ValueError(
-                "variance of Linear must be positive where it observes one variable: no Gaussian is exact."
+                "variance of Linear must be positive where a single variable has a weight: it would be known exactly."
             )
 
     def has_density(self, data: Any) -> bool:

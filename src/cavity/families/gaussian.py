@@ -59,6 +59,11 @@ class Gaussian(Family):
         nu, tau = jnp.asarray(eta)[..., 0], jnp.asarray(eta)[..., 1]
         return 0.5 * (nu * (nu / tau) - jnp.log(tau) + LOG_2PI)
 
+    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+        """−½ (x − m)² tau + ½ log tau − ½ log 2π."""
+        eta = jnp.asarray(eta)
+        return -0.5 * ((x - self.mean(eta)) ** 2 * eta[..., 1] - jnp.log(eta[..., 1]) + LOG_2PI)
+
     def moments(self, eta: jax.Array) -> jax.Array:
         """(E[x], −E[x²]/2)."""
         mean, variance = self.coordinates(jnp.asarray(eta))
@@ -231,6 +236,11 @@ class AxisAligned(VectorGaussian):
         nu, tau = self.nu(eta), self.tau(eta)
         tau = jnp.broadcast_to(tau, nu.shape)
         return 0.5 * jnp.sum(nu * (nu / tau) - jnp.log(tau) + LOG_2PI, axis=-1)
+
+    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+        """Sum over coordinates of the one-dimensional log density."""
+        tau = self.tau(eta)
+        return -0.5 * jnp.sum((x - self.mean(eta)) ** 2 * tau - jnp.log(tau) + LOG_2PI, axis=-1)
 
     def moments(self, eta: jax.Array) -> jax.Array:
         mean = self.mean(eta)
