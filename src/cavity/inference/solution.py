@@ -50,6 +50,14 @@ class Solution(Result):
         moments: what the moments strategies had learned, by group; empty where they do not learn.
         method: the method that answered; as text, its words.
         rungs: what an `Auto` run tried, and why it climbed.
+
+    Examples:
+        >>> import cavity as cv
+        >>> solution = cv.infer(cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0]))
+        >>> print(solution.status, solution.log_evidence.round(3))
+        converged -12.257
+        >>> print(solution.mean.round(3), solution.covariance.round(3), solution.sites[0].shape)
+        1.769 0.669 (5, 2)
     """
 
     problem: Problem

@@ -10,6 +10,17 @@
 All of them may be called inside `jax.jit`, `jax.vmap` and JAX's loops; outside they are compiled once for each shape.
 What happens between two sweeps is the caller's business: `infer` also watches the clock, lets learned factors `learn`,
 and goes on where the measurement disagrees with what the sweeps met.
+
+Examples:
+    >>> import cavity as cv
+    >>> problem, method = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0]), cv.EP()
+    >>> state, mismatch = cv.stepping.init(problem, method), 1.0
+    >>> while mismatch > method.tol:
+    ...     state, info = cv.stepping.step(problem, method, state)
+    ...     mismatch = info.mismatch
+    >>> solution = cv.stepping.finish(problem, method, state, cv.stepping.measure(problem, method, state))
+    >>> print(solution.status, solution.mean.round(3))
+    converged 1.769
 """
 
 from functools import partial
