@@ -3,11 +3,13 @@
 This holds for all that the reference lists, and for the other public names of the packages in `COMPLETE`.
 """
 
+import ast
 import doctest
 import enum
 import importlib
 import inspect
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,19 @@ def said_of_parameters(found):
     return "\n".join(section.split("\n\n")[0] for section in sections)
 
 
+def refuses(found):
+    """Whether the call itself raises, not only what it calls."""
+    known = vars(found) if inspect.isclass(found) else {}
+    bodies = [known[name] for name in ("__init__", "__post_init__") if name in known]
+    bodies += [inspect.unwrap(found)] if inspect.isfunction(found) else []
+    # What a dataclass or a protocol makes for itself is not written here.
+    written = [
+        body for body in bodies if body.__module__.startswith("cavity") and Path(inspect.getfile(body)).is_file()
+    ]
+    texts = [textwrap.dedent(inspect.getsource(body)) for body in written]
+    return any(isinstance(node, ast.Raise) for text in texts for node in ast.walk(ast.parse(text)))
+
+
 def test_public_names_are_found():
     assert len(NAMES) > 150
     for module in COMPLETE:
@@ -85,6 +100,7 @@ def test_public_names_say_what_they_take_and_return(found):
     if inspect.isfunction(found):
         answers = inspect.signature(found).return_annotation
         assert ("Returns:\n" in text) == (answers not in (None, "None"))
+    assert ("Raises:\n" in text) >= refuses(found)
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")
