@@ -1,6 +1,7 @@
 """The examples in the docstrings of public names run as users run them, and public names say what they take and return.
 
-This holds for all that the reference lists, and for the other public names of the packages in `COMPLETE`.
+This holds for all that the reference lists, for the other public names of the packages in `COMPLETE`, and for those of
+a module that the reference lists whole.
 """
 
 import ast
@@ -48,7 +49,8 @@ def listed_names():
 def documented_names():
     """All that this test is about, each once, whatever the names that it has."""
     found = dict(listed_names())
-    found |= {f"{module}.{name}": value for module in COMPLETE for name, value in public_names(module)}
+    modules = [*COMPLETE, *(value.__name__ for value in found.values() if inspect.ismodule(value))]
+    found |= {f"{module}.{name}": value for module in modules for name, value in public_names(module)}
     first = {id(value): name for name, value in reversed(found.items())}
     return [pytest.param(value, id=name) for name, value in found.items() if first[id(value)] == name]
 
