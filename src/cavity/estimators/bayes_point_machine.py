@@ -60,6 +60,15 @@ class BayesPointMachine(StreamingClassifier):
         models_: the fitted binary models.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
+
+    Examples:
+        >>> import cavity as cv
+        >>> X = [[1.0, 2.0], [2.0, 1.0], [1.0, 1.0], [-1.0, -2.0], [-2.0, -1.0], [-1.0, -1.0]]
+        >>> machine = cv.BayesPointMachine().fit(X, ["yes", "yes", "yes", "no", "no", "no"])
+        >>> machine.coef_.round(3).tolist(), round(machine.log_evidence_, 2)
+        ([[0.838, 0.838]], -2.07)
+        >>> machine.classes_.tolist(), machine.predict_proba([[1.0, 0.0]]).round(3).tolist()
+        (['no', 'yes'], [[0.207, 0.793]])
     """
 
     def __init__(

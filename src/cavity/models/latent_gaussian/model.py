@@ -213,6 +213,25 @@ def latent_gaussian(
         prior_variance: of the weights: a number, one per feature, or a covariance matrix; 1 by default.
         multiplicity: how many equal observations each row stands for; one each by default.
         moments: how tilted distributions are integrated; by default the likelihood's own way, else `Quadrature()`.
+
+    Returns:
+        The model, for `infer`, whose solution then predicts.
+
+    Raises:
+        TypeError: `likelihood`, `kernel` or `basis` is none.
+        ValueError: y, X, the kernel matrix or the prior do not go together, or hold what cannot be.
+
+    Examples:
+        Two labels of correlation 1/4 agree with probability 1/4 + arcsin(1/4)/(2π) = 0.2902:
+
+        >>> import cavity as cv
+        >>> import numpy as np
+        >>> model = cv.models.latent_gaussian([1.0, 1.0], cv.factors.Probit(), kernel_matrix=[[1.0, 0.5], [0.5, 1.0]])
+        >>> solution = cv.infer(model)
+        >>> print(np.exp(solution.log_evidence).round(4))
+        0.2902
+        >>> solution.predict(cross=[[0.5, 0.5]], variance=[1.0])["probability"].round(3)
+        array([0.639])
     """
     if not isinstance(likelihood, Factor):
         raise TypeError(
