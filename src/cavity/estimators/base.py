@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, ClassVar
 
 import jax
@@ -71,7 +71,7 @@ class LatentGaussianEstimator(BaseEstimator):
         chunks = []
         for start in range(0, rows.shape[0], CHUNK):
             features = self._features(rows[start : start + CHUNK])
-            chunks.append([model.predict(features) for model in self.models_])
+            chunks.append(list(map(methodcaller("predict", features), self.models_)))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
     def _seed(self) -> int:

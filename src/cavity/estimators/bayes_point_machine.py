@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core import checks
@@ -175,7 +176,8 @@ class BayesPointMachine(StreamingClassifier):
                 return fit_linear_model(unique.X, unique.y, factor=factor, prior_variance=variance, **options)
             return model.absorb(unique.X, unique.y, **options)
 
-        models = self._in_threads(absorb, rows.sets, [None] * len(rows.sets) if first else self.models_)
+        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        models = in_threads(map(delayed(absorb), rows.sets, [None] * len(rows.sets) if first else self.models_))
         self._warn(models, model_names(known_classes))
         seen = [SeenRows.none() for _ in models] if first else getattr(self, "_seen", None)
         if seen is not None:
@@ -208,7 +210,8 @@ class BayesPointMachine(StreamingClassifier):
             lines = callbacks(self.verbose, f"{type(self).__name__}{name}", searches=False)
             return known.refine(unique.X, unique.y, sample_weight=unique.sample_weight, method=self.method, **lines)
 
-        models = self._in_threads(refine, rows.sets, self.models_, self._seen, names)
+        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        models = in_threads(map(delayed(refine), rows.sets, self.models_, self._seen, names))
         self._warn(models, names)
         self._finish(models, rows)
         return self
