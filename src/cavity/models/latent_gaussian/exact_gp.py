@@ -1,6 +1,8 @@
 """A Gaussian process held as a Gaussian over the latents of its rows, with a dense covariance matrix.
 
-Its prior and what is asked of a kernel matrix, how it predicts, and its fit.
+Its prior and what is asked of a kernel matrix, how it predicts, and its fit, in which at a fixed point of EP
+
+    ∂ log Z / ∂θ  =  ½ tr[(α αᵀ − (K + S⁻¹)⁻¹) ∂K/∂θ].
 """
 
 import dataclasses
@@ -21,13 +23,12 @@ from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.schedule import Blocks, InOrder, Schedule
 from cavity.inference.solution import Solution
-from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
+from cavity.models.latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, covariance_gradient, inner
 from cavity.models.latent_gaussian.rows import PaddedRows, bucket, padded, padded_with_zeros
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.blocked import cholesky, identity, sample_gaussian
-from cavity.posteriors.dense_algebra import KernelPrior, response, window_sizes
+from cavity.posteriors.dense_algebra import KernelPrior, information, response, window_sizes
 from cavity.posteriors.dense_gaussian import DenseGaussian
 
 #: arrays of n × n numbers that a run of the kernel form holds at a time
@@ -142,6 +143,13 @@ def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> La
     return np.concatenate(means)[: len(X)], np.concatenate(variances)[: len(X)]
 
 
+@jax.jit
+def covariance_gradient(problem: Problem, q: Any, sites: jax.Array) -> jax.Array:
+    """½ (α αᵀ − (K + S⁻¹)⁻¹): what a change of the prior covariance, entry by entry, does to the log evidence."""
+    (group,) = problem.groups
+    return 0.5 * (jnp.outer(q.weights, q.weights) - information(q, group.copies * sites[:, 1]))
+
+
 @dataclasses.dataclass(eq=False, kw_only=True)
 class ExactGP(FitResult):
     """f ~ GP(0, kernel) observed through `factor` at the rows of X.
@@ -177,7 +185,6 @@ class ExactGP(FitResult):
         return sample_gaussian(key, cross @ alpha, covariance, draws)
 
     @functools.cached_property
-    @float64
     def response(self) -> DenseResponse:
         """All that prediction needs beside the kernel, padded."""
         size = bucket(len(self.X))

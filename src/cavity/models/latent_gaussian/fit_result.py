@@ -16,7 +16,7 @@ from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
 from cavity.inference.status import Result, Status
-from cavity.models.latent_gaussian.hyperparameters import as_numbers, inner
+from cavity.models.latent_gaussian.evidence_search import as_numbers, inner
 from cavity.models.latent_gaussian.rows import bucket, padded
 
 #: mean and variance of latents

@@ -19,10 +19,18 @@ from cavity.inference.methods import ADF, Method
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
 from cavity.inference.solution import Solution
-from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence, rule_of, solve_from
+from cavity.models.latent_gaussian.evidence_search import (
+    SearchOptions,
+    SearchSpace,
+    as_numbers,
+    check_free,
+    fit_evidence,
+    inner,
+    rule_of,
+    solve_from,
+)
 from cavity.models.latent_gaussian.exact_gp import MANY_LATENTS, check_symmetric, has_cholesky_factor
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace, as_numbers, check_free, inner, precision_gradient
 from cavity.models.latent_gaussian.rows import (
     PaddedRows,
     bucket,
@@ -196,6 +204,14 @@ class LinearModel(FitResult):
         problem = rows.problem(np.zeros(rows.d), np.asarray(weight_precision(self.prior_variance, rows.d)))
         solution = solve_from((padded_with_zeros(self.sites, len(rows.X)),), problem, rule_of(method), callback)
         return fitted_linear_model(rows, solution, self.prior_variance, [], began)
+
+
+@jax.jit
+def precision_gradient(problem: Problem, q: Any) -> jax.Array:
+    """½ diag(Λ₀⁻¹ − covariance − mean meanᵀ): what a change of the prior precisions does to the log evidence."""
+    prior = problem.posterior.flat(problem.prior)
+    change = jnp.diagonal(prior.covariance) - jnp.diagonal(q.covariance) + prior.mean**2 - q.mean**2
+    return 0.5 * change
 
 
 @float64

@@ -1,8 +1,16 @@
-"""A Gaussian process carried by a basis, f = a(x)ᵀv + e, held as a Gaussian over the basis's weights v."""
+"""A Gaussian process carried by a basis, f = a(x)ᵀv + e, held as a Gaussian over the basis's weights v.
+
+With q(v) = N(m, V), the sites are about g = aᵀv and the factors know the variance r of e. With c copies of a site, at a
+fixed point of EP
+
+    ∂ log Z / ∂aᵢ  =  cᵢ E_q[(νᵢ − τᵢ aᵢᵀv) v]  =  cᵢ (νᵢ m − τᵢ (V aᵢ + (aᵢᵀm) m)),
+    ∂ log Z / ∂rᵢ  =  cᵢ (d₁² + d₂) / (2 · power),    for r widens the cavity that the factor sees.
+"""
 
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import jax
@@ -15,10 +23,9 @@ from cavity.factors.wrappers import GaussianConvolved, add_noise_variance
 from cavity.families.gaussian import Gaussian
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import Solution
-from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures
-from cavity.models.latent_gaussian.evidence_search import SearchOptions, fit_evidence
+from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures, Spanned
+from cavity.models.latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace, check_free, inner, spanned_gradient
 from cavity.models.latent_gaussian.linear_model import weight_schedule
 from cavity.models.latent_gaussian.rows import PaddedRows, padded_with_zeros
 from cavity.moments.closed_form import ClosedForm
@@ -69,6 +76,26 @@ def basis_latents(kernel: Any, basis: Basis, mean: Any, covariance: Any, X: Any)
         means.append(np.asarray(found[0]))
         variances.append(np.asarray(found[1]))
     return np.concatenate(means)[: len(X)], np.concatenate(variances)[: len(X)]
+
+
+@partial(jax.jit, static_argnames="power")
+def spanned_gradient(problem: Problem, q: Any, sites: jax.Array, power: float = 1.0) -> Spanned:
+    """What a change of the basis, a and r of every row, does to the log evidence."""
+    (group,) = problem.groups
+    rows, (nu, tau) = problem.prior.rows, sites.T
+    spread, seen = rows @ q.covariance, rows @ q.mean
+    towards = nu[:, None] * q.mean - tau[:, None] * (spread + seen[:, None] * q.mean)
+    precision = 1.0 / jnp.sum(spread * rows, axis=1)
+    held = group.copies > 0
+    local = jnp.stack([seen * precision, precision], axis=-1)
+    cavity = jnp.where(held[:, None], local - power * sites, local)
+
+    def bend(cavity: jax.Array, data: Any) -> jax.Array:
+        d1, d2 = group.factor.tilted(group.family, cavity, data, power).stats
+        return (d1**2 + d2) / (2.0 * power)
+
+    bends = jax.vmap(bend)(cavity, jax.tree.map(jnp.asarray, group.data))
+    return Spanned(group.copies[:, None] * towards, jnp.where(held, group.copies * bends, 0.0))
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -178,7 +205,7 @@ def fit_sparse_gp(
             return by_theta, np.ravel(span * np.asarray(by_basis.inputs))
         return by_theta, others
 
-    check_finite_rows("kernel(X)", build(space.theta, space.likelihood(space.start), space.others).prior.rows)
+    check_finite_rows("kernel(X)", build(*space.parameters(space.start)).prior.rows)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     solution = found.solution
     (group,) = solution.problem.groups
