@@ -113,7 +113,7 @@ class Kernel:
 
     def __post_init__(self) -> None:
         for name in self.parameters:
-            bounds = getattr(self, f"{name}_bounds")
+            value, bounds = getattr(self, name), getattr(self, f"{name}_bounds")
             if not isinstance(bounds, str) or bounds != "fixed":
                 try:
                     low, high = map(float, bounds)
@@ -123,23 +123,19 @@ class Kernel:
                     raise ValueError(
                         f'{name}_bounds must be a pair of numbers 0 < low < high, or "fixed"; found {bounds!r}.'
                     ) from None
-                object.__setattr__(self, f"{name}_bounds", (low, high))
-            object.__setattr__(self, name, self.check_parameter(name))
-
-    def check_parameter(self, name: str) -> Any:
-        """A positive number, or a vector of them where allowed; Python numbers, so that they trace alike."""
-        value = getattr(self, name)
-        if np.ndim(value) == 1 and name in self.per_feature:
-            value = checks.array(name, value, (1,))
-            if not is_traced(value) and not (value > 0).all():
-                raise ValueError(f"{name} must be positive; found {value.min()} at index {int(value.argmin())}.")
-            return value
-        value = checks.number(name, value)
-        if name in self.may_vanish and not is_traced(value) and value == 0:
-            if getattr(self, f"{name}_bounds") != "fixed":
-                raise ValueError(f'{name} may be 0 only where it is fixed: give {name}_bounds="fixed".')
-            return value
-        return checks.positive(name, value)
+                bounds = low, high
+                object.__setattr__(self, f"{name}_bounds", bounds)
+            if np.ndim(value) == 1 and name in self.per_feature:
+                value = checks.array(name, value, (1,))
+                if not is_traced(value) and not (value > 0).all():
+                    raise ValueError(f"{name} must be positive; found {value.min()} at index {int(value.argmin())}.")
+            else:  # Python numbers, so that they trace alike
+                value = checks.number(name, value)
+                if name not in self.may_vanish or is_traced(value) or value != 0:
+                    checks.positive(name, value)
+                elif bounds != "fixed":
+                    raise ValueError(f'{name} may be 0 only where it is fixed: give {name}_bounds="fixed".')
+            object.__setattr__(self, name, value)
 
     @property
     def free(self) -> tuple[str, ...]:
