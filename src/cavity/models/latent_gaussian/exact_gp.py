@@ -70,7 +70,7 @@ def kernel_schedule(n: int) -> Schedule:
 
 def check_kernel_room(n: int) -> None:
     """Refuse a kernel matrix that leaves no room for the run."""
-    check_room("The kernel form", n, lambda n: 8.0 * SQUARES * n**2, "Beyond, take inducing points or random features.")
+    check_room("The kernel form", n, SQUARES, "Beyond, take inducing points or random features.")
 
 
 def covariance_matrix(matrix: Any, n: int, name: str = "kernel_matrix") -> Any:

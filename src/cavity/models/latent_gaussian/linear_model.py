@@ -13,6 +13,7 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity._core.system import is_accelerator
 from cavity.factors.base import Factor
+from cavity.factors.wrappers import Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, Method
@@ -37,7 +38,7 @@ from cavity.models.latent_gaussian.rows import (
     feature_bucket,
     padded,
     padded_with_zeros,
-    weighted_sites,
+    split_weights,
 )
 from cavity.moments.closed_form import ClosedForm
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
@@ -75,9 +76,11 @@ class LinearRows(PaddedRows):
         if empty.any():
             filled[:n][empty, :d] = X[np.argmin(empty)] if not empty.all() else 1.0
         filled[n:] = filled[0]
-        data, factor, multiplicity = weighted_sites(y, factor, sample_weight, n)
+        multiplicity, exponents = split_weights(np.ones(n) if sample_weight is None else sample_weight)
+        if exponents is not None:
+            y, factor = (y, exponents), Tempered(factor)
         kept, left_out = np.where(empty, 0.0, multiplicity), np.where(empty, multiplicity, 0.0)
-        return cls(filled, padded(data, size), factor, kept, d, left_out)
+        return cls(filled, padded(y, size), factor, kept, d, left_out)
 
     def group(self, factor: Factor | None = None) -> SiteGroup:
         """The sites of these rows."""

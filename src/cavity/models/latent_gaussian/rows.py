@@ -162,11 +162,7 @@ class PaddedRows:
         """
         X = np.asarray(X, float)
         size = bucket(len(X))
-        data, factor, multiplicity = weighted_sites(y, factor, sample_weight, len(X))
-        return cls(padded(X, size), padded(data, size), factor, multiplicity)
-
-
-def weighted_sites(y: Any, factor: Factor, sample_weight: Any, n: int) -> tuple[Any, Factor, np.ndarray]:
-    """Data, factor and multiplicity of sites that count `sample_weight` times."""
-    multiplicity, exponents = (np.ones(n), None) if sample_weight is None else split_weights(sample_weight)
-    return (y, factor, multiplicity) if exponents is None else ((y, exponents), Tempered(factor), multiplicity)
+        multiplicity, exponents = split_weights(np.ones(len(X)) if sample_weight is None else sample_weight)
+        if exponents is not None:
+            y, factor = (y, exponents), Tempered(factor)
+        return cls(padded(X, size), padded(y, size), factor, multiplicity)
