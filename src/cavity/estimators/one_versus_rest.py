@@ -68,7 +68,14 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         """Attributes of a fit that has seen all rows."""
         self._summarise(models)
         own = list(map(loo_log_predictive, models, rows.sets, repeat(rows.features), rows.labels))
-        logs = loo_log_probabilities(own, rows.codes)
+        label, codes = np.minimum(np.stack(own, axis=1), 0.0), rows.codes[:, None]
+        with np.errstate(divide="ignore"):
+            other = np.log(-np.expm1(label))  # what a model says of the ±1 label that a row has not
+        if len(models) == 1:
+            logs = np.where(codes == 1, np.hstack([other, label]), np.hstack([label, other]))
+        else:  # divided by their sum, as in `predict_proba`
+            logs = np.maximum(np.where(codes == np.arange(len(models)), label, other), FLOOR)
+            logs = logs - logsumexp(logs, axis=1, keepdims=True)
         self.loo_probabilities_ = np.exp(logs)
         of_labels = logs[np.arange(len(logs)), rows.codes]
         self.loo_log_predictive_ = np.where(rows.codes < 0, -np.inf, of_labels)
@@ -161,27 +168,15 @@ class LabelledRows(NamedTuple):
     def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "LabelledRows":
         """Weighted rows with their labels."""
         codes = class_codes(classes, y)
-        positive = [1] if len(classes) == 2 else range(len(classes))
-        labels = [np.where(codes == code, 1.0, -1.0) for code in positive]
-        return cls(features, codes, labels, [unique_rows(features, own, weights) for own in labels])
+        found = cls(features, codes, [], [])
+        for code in [1] if len(classes) == 2 else range(len(classes)):
+            own = np.where(codes == code, 1.0, -1.0)
+            found.labels.append(own)
+            found.sets.append(unique_rows(features, own, weights))
+        return found
 
 
 def class_codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The place of every label among the sorted classes; −1 where it is not there."""
     places = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     return np.where(classes[places] == y, places, -1)
-
-
-def loo_log_probabilities(own: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
-    """(n, classes): log p(label | other rows) from what each model says of the ±1 label a row has.
-
-    What it says of the other one is what is missing to 1. More than two classes are divided by their sum, as in
-    `predict_proba`.
-    """
-    label = np.minimum(np.stack(own, axis=1), 0.0)
-    with np.errstate(divide="ignore"):
-        other = np.log(-np.expm1(label))
-    if len(own) == 1:
-        return np.where(codes[:, None] == 1, np.hstack([other, label]), np.hstack([label, other]))
-    positive = np.maximum(np.where(codes[:, None] == np.arange(len(own)), label, other), FLOOR)
-    return positive - logsumexp(positive, axis=1, keepdims=True)
