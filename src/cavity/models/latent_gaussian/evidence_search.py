@@ -187,19 +187,14 @@ def rule_of(method: Method | None) -> Method:
     return Auto() if method is None else method
 
 
-def search_method(method: Method | None) -> Method:
-    """The method as the search uses it: its tolerance, and fixed points of the evidence only."""
-    return rule_of(method).loosen(SEARCH_TOL)
-
-
 def solve_from(
-    init: Any, problem: Problem, rule: Method, callback: Callable[[Solution], Any] | None = None
+    init: Any, problem: Problem, method: Method | None, callback: Callable[[Solution], Any] | None = None
 ) -> Solution:
     """A solution from `init` (a solution, or sites); where a method other than the default fails, from flat sites."""
-    starts = (None,) if init is None else (init,) if rule.restarts else (init, None)
+    starts = (None,) if init is None else (init,) if method is None or method.restarts else (init, None)
     solution = None
     for start in starts:
-        solution = infer(problem, rule, init=start, callback=callback)
+        solution = infer(problem, method, init=start, callback=callback)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if solution.converged:
@@ -240,7 +235,8 @@ class EvidenceSearch:
     def run(self, vector: np.ndarray) -> Solution:
         """A solution at `vector`, from the last sites if there are any."""
         warm = None if self.last is None else self.last.solution
-        return solve_from(warm, self.build(vector), search_method(self.method))
+        # With the tolerance of a search, and fixed points of the evidence only.
+        return solve_from(warm, self.build(vector), rule_of(self.method).loosen(SEARCH_TOL))
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """(−log evidence − log prior, its gradient), or the bowl for a refused point."""
@@ -386,5 +382,5 @@ def fit_evidence(
         if best is not None:
             vector, warm = best.vector, best.solution
     parameters = space.parameters(vector)
-    solution = solve_from(warm, build(*parameters), rule_of(method), callback)
+    solution = solve_from(warm, build(*parameters), method, callback)
     return EvidenceFit(*parameters, solution, search.history)

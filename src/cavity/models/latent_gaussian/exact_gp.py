@@ -47,9 +47,9 @@ def kernel_prior(inputs: np.ndarray, multiplicity: np.ndarray, kernel: Any) -> t
     A latent of no prior variance is 0 whatever is observed: its row is replaced like padding by an independent latent,
     and what is observed of it is a constant of the evidence.
     """
-    size = len(inputs)
-    k, some = with_independent(jnp.asarray(kernel(inputs)), np.arange(size) < len(multiplicity))
-    return KernelPrior(k), np.where(some, padded_with_zeros(multiplicity, size), 0.0)
+    size, n = len(inputs), len(multiplicity)
+    k, some = with_independent(jnp.asarray(kernel(inputs)), np.arange(size) < n)
+    return KernelPrior(k), np.where(some, np.pad(multiplicity, (0, size - n)), 0.0)
 
 
 @jax.jit
