@@ -42,7 +42,7 @@ CHUNK = 1024
 
 
 def kernel_prior(inputs: np.ndarray, multiplicity: np.ndarray, kernel: Any) -> tuple[KernelPrior, np.ndarray]:
-    """K of padded inputs, and the multiplicities of those that take part; what is given are those before padding.
+    """K of padded inputs, and how many factors each has: `multiplicity` of those that take part, 0 for padding.
 
     A latent of no prior variance is 0 whatever is observed: its row is replaced like padding by an independent latent,
     and what is observed of it is a constant of the evidence.

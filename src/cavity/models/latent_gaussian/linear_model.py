@@ -47,7 +47,7 @@ from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 VARIANCES = (1e-6, 1e6)
 #: from so many rows, and so many per weight, a linear model is visited in parallel
 MANY, MANY_PER_WEIGHT = 2000, 100
-#: how many blocks an accelerator visits where it is not
+#: how many blocks an accelerator visits otherwise
 BLOCKS = 16
 
 
