@@ -11,7 +11,7 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.assembly import LinearRows
+from cavity.models.latent_gaussian.linear_model import LinearRows
 from cavity.models.latent_gaussian.rows import bucket, padded_with_zeros
 from cavity.models.streaming import checkpoint
 from cavity.models.streaming.checkpoint import SitesInFiles, SitesInMemory, SiteStore
