@@ -12,13 +12,13 @@ from sklearn.cluster import KMeans
 
 from cavity._core import checks
 from cavity._core.system import is_accelerator
-from cavity.estimators.base import LatentGaussianEstimator, callbacks, one_or_list
-from cavity.estimators.sklearn_kernels import SklearnKernel, as_given, as_kernel, fix_kernel
+from cavity.estimators.base import LatentGaussianEstimator, progress_lines
+from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, fix_kernel
 from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
 from cavity.models.latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
-from cavity.models.latent_gaussian.rows import UniqueRows, unique_rows
+from cavity.models.latent_gaussian.rows import UniqueRows
 
 APPROXIMATIONS = ("auto", "inducing", "learned", "features")
 #: different rows above which "auto" takes inducing inputs. The exact process holds about four n × n matrices, 0.8
@@ -51,9 +51,6 @@ class GaussianProcess(LatentGaussianEstimator):
     restarts: int
     verbose: Any
 
-    def _unique_rows(self, X: Any, y: Any, weights: Any) -> UniqueRows:
-        return unique_rows(X, y, weights, None if self.kernel is None else as_kernel(self.kernel))
-
     def _fit_process(
         self,
         unique: UniqueRows,
@@ -80,6 +77,7 @@ class GaussianProcess(LatentGaussianEstimator):
         # Without a random_state a fit has no random numbers: points and features are those of one seed.
         fixed_seed = 0 if self.random_state is None else seed
         who = type(self).__name__
+        lines = progress_lines(self.verbose, f"{who}{name}")
         form = process_form(self.approximation, self.rank, kernel, unique, fixed_seed, who)
         options: dict[str, Any] = {
             "kernel": kernel if self.optimize or not free else fix_kernel(kernel),
@@ -91,7 +89,8 @@ class GaussianProcess(LatentGaussianEstimator):
             "deviations": search_deviations(self.kernel, kernel) if self.optimize else None,
             "restarts": self.restarts,
             "seed": seed,
-            **callbacks(self.verbose, f"{who}{name}"),
+            "callback": None if lines is None else lines.sweep,
+            "search_callback": None if lines is None else lines.point,
         }
         if form.basis is None:
             return fit_exact_gp(unique.X, unique.y, **options)
@@ -100,7 +99,10 @@ class GaussianProcess(LatentGaussianEstimator):
 
     def _summarise(self, models: Sequence[Any]) -> None:
         super()._summarise(models)
-        self.kernel_ = one_or_list(list(map(as_given, map(attrgetter("kernel"), models))))
+        kernels = []
+        for kernel in map(attrgetter("kernel"), models):
+            kernels.append(kernel.kernel if isinstance(kernel, SklearnKernel) else kernel)
+        self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
         self.approximation_ = ", ".join(dict.fromkeys(map(attrgetter("carrier"), models)))
 
 

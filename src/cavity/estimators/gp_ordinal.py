@@ -15,6 +15,7 @@ from cavity.estimators.base import check_size, checked_sample_weight, class_weig
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.factors import OrdinalProbit
+from cavity.models.latent_gaussian.rows import unique_rows
 
 
 class GPOrdinal(ClassifierMixin, GaussianProcess):
@@ -51,6 +52,15 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         models_: the fitted model, in a list.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
+
+    Examples:
+        >>> import cavity as cv
+        >>> X, y = [[0.0], [0.5], [1.0], [1.5], [2.0], [2.5]], ["mild", "mild", "hot", "hot", "fiery", "fiery"]
+        >>> process = cv.GPOrdinal(thresholds=[-1.0, 1.0], order=["mild", "hot", "fiery"]).fit(X, y)
+        >>> process.predict([[0.0], [1.25], [2.5]]).tolist()
+        ['mild', 'hot', 'fiery']
+        >>> process.predict_proba([[1.25]]).round(2).tolist()
+        [[0.21, 0.58, 0.21]]
     """
 
     def __init__(
@@ -95,7 +105,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         classes = self._ordered(present_classes(y, weights))
         places = y[:, None] == classes
         codes, known = places.argmax(axis=1), places.any(axis=1)
-        unique = self._unique_rows(X, codes, weights)
+        unique = unique_rows(X, codes, weights, self.kernel)
         factor = OrdinalProbit(self._first_thresholds(unique.y, unique.sample_weight, len(classes)))
         free = ("thresholds",) if self.thresholds is None else ()
         model = self._fit_process(unique, factor, free, self._seed())

@@ -15,6 +15,7 @@ from cavity.factors import Factor, Gaussian, Poisson, StudentT
 LIKELIHOODS = ("gaussian", "student_t", "poisson")
 #: where a search for the noise starts, in standard deviations of y.
 FIRST_NOISE = 0.3
+from cavity.models.latent_gaussian.rows import unique_rows
 
 
 class GPRegressor(RegressorMixin, GaussianProcess):
@@ -52,6 +53,17 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         models_: the fitted model, in a list.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
+
+    Examples:
+        Far from the data the variance is that of the prior, 1, and of the noise:
+
+        >>> import cavity as cv
+        >>> import numpy as np
+        >>> X = np.linspace(0.0, 3.0, 7)[:, None]
+        >>> process = cv.GPRegressor(cv.kernels.RBF(1.0), noise=0.1, normalize_y=False, optimize=False)
+        >>> mean, std = process.fit(X, np.sin(X[:, 0])).predict([[1.5], [20.0]], return_std=True)
+        >>> print(mean[0].round(2), std.round(3))
+        1.0 [0.126 1.005]
     """
 
     def __init__(
@@ -93,7 +105,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
         check_size("X", X)
         check_size("y", y)
-        unique = self._unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X))
+        unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X), self.kernel)
         offset, scale = self._location(unique.y, unique.sample_weight)
         factor, free = self._likelihood(unique.y, scale)
         unique = unique._replace(y=(unique.y - offset) / scale)

@@ -48,7 +48,16 @@ NEGLIGIBLE = 1e-10
 
 @dataclass(frozen=True)
 class DenseGaussian(WindowedPosterior):
-    """Site i of every group acts on latent i."""
+    """q over the latents of a process, mean and covariance. Site i of every group acts on latent i.
+
+    Examples:
+        >>> import cavity as cv
+        >>> model = cv.models.latent_gaussian([1.0, 1.0], cv.factors.Probit(), kernel_matrix=[[1.0, 0.5], [0.5, 1.0]])
+        >>> model.posterior
+        DenseGaussian()
+        >>> cv.infer(model).variance.round(3).tolist()
+        [0.663, 0.663]
+    """
 
     variable: ClassVar[str] = "f"
 

@@ -5,9 +5,11 @@ factors t^(W/⌈W⌉), its multiplicity. So a weight of 2 is the row written twi
 permutation changes nothing. A kernel that gives every row a latent of its own, as `White` does, keeps equal rows apart;
 a weight then raises the likelihood of the row's own latent to that power.
 
-Their number is padded to a bucket, so that data sets of similar size share one compiled program.
+Their number is padded to a bucket, so that data sets of similar size share one compiled program. Padding has
+multiplicity 0: it is in no posterior, cavity or evidence.
 """
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +17,8 @@ import jax
 import numpy as np
 
 from cavity._core import checks
+from cavity.factors.base import Factor
+from cavity.factors.wrappers import Tempered
 
 #: a sum of weights this close to a whole number, relative to it, is that number: 0.1 + 0.2 + 0.7 are one copy, not two.
 ROUNDING = 1e-12
@@ -47,7 +51,7 @@ def unique_rows(X: Any, y: Any, sample_weight: Any = None, kernel: Any = None) -
         X: (n, d), one observation per row.
         y: (n,) numbers: labels, counts or measurements.
         sample_weight: (n,), not negative, not all zero; 1 each by default.
-        kernel: k(X), asked whether equal rows have one latent; without a kernel they have.
+        kernel: asked whether equal rows have one latent, if it is a function k(X); else they have.
     """
     rows = checks.array("X", X, (2,)) + 0.0  # −0 and 0 are one number; the sum makes them one
     labels = checks.array("y", y, (1,)) + 0.0
@@ -64,7 +68,7 @@ def unique_rows(X: Any, y: Any, sample_weight: Any = None, kernel: Any = None) -
     order = kept[canonical_order(rows[kept], labels[kept], weights[kept])]
     rows, labels = rows[order], labels[order]
     first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1) | (labels[1:] != labels[:-1]))
-    if kernel is not None and not first.all() and not has_one_latent(kernel, rows[first.argmin()]):
+    if callable(kernel) and not first.all() and not has_one_latent(kernel, rows[first.argmin()]):
         first[:] = True
     # Equal rows come in the order of their weights, so that their sum is rounded alike whatever order they came in.
     total = without_rounding(np.add.reduceat(weights[order], np.flatnonzero(first)))
@@ -140,3 +144,37 @@ def padded(tree: Any, size: int) -> Any:
 def padded_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
     """A vector or matrix of sites with flat ones at the end."""
     return np.concatenate([values, np.zeros((size - values.shape[0], *values.shape[1:]))])
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddedRows:
+    """n rows with what is observed of their latents; X and data are padded by repetitions of the first row.
+
+    Attributes:
+        X: (size, columns), the inputs.
+        data: what the sites hold: the observations, with the exponents where there are any.
+        factor: the likelihood of a site, raised to the exponents where there are any.
+        multiplicity: (n,), how many equal factors each row stands for.
+    """
+
+    X: np.ndarray
+    data: Any
+    factor: Factor
+    multiplicity: np.ndarray
+
+    @classmethod
+    def of(cls, X: Any, y: Any, factor: Factor, sample_weight: Any = None) -> "PaddedRows":
+        """The rows of X with their observations.
+
+        Args:
+            X: (n, columns), the inputs.
+            y: what the likelihood takes, one entry per row.
+            factor: the likelihood.
+            sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power. 1 by default.
+        """
+        X = np.asarray(X, float)
+        size = bucket(len(X))
+        multiplicity, exponents = split_weights(np.ones(len(X)) if sample_weight is None else sample_weight)
+        if exponents is not None:
+            y, factor = (y, exponents), Tempered(factor)
+        return cls(padded(X, size), padded(y, size), factor, multiplicity)
