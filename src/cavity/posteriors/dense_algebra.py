@@ -156,7 +156,7 @@ def with_portion(tau: jax.Array, stage: Stage) -> Stage:
     width, own = stage.covariance[0].shape[1], portion(stage.left)
     rows = blocked.some_columns(stage.covariance, own.chosen) * own.root
     lower, left = factor_portion(stage.left, own, rows)
-    added = divide_right(rows, lower)
+    added = divide_right(lower, rows)
     blocks = tuple(
         block + added[start:] @ added[start : start + width].T
         for start, block in zip(range(0, tau.size, width), stage.covariance, strict=True)
@@ -197,7 +197,7 @@ def response(prior: KernelPrior, sites: jax.Array) -> tuple[jax.Array, jax.Array
         rows = k[:, own.chosen] * own.root - k @ seen
         lower, left = factor_portion(left, own, rows)
         new = (-seen).at[own.chosen, jnp.arange(own.chosen.size)].add(own.root)
-        return matrix.at[:, own.place].set(divide_right(new, lower), mode="drop"), left
+        return matrix.at[:, own.place].set(divide_right(lower, new), mode="drop"), left
 
-    first = divide_right(jnp.diag(root), lower), tau
+    first = divide_right(lower, jnp.diag(root)), tau
     return jax.lax.while_loop(lambda carry: jnp.any(carry[1] < 0), with_next, first)[0], signs

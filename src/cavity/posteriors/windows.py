@@ -93,7 +93,7 @@ def absorb_one(window: Window, place: jax.Array, change: jax.Array) -> Window:
 def update_columns(window: Window) -> jax.Array:
     """The columns by which the rest of q was moved: rest −= Σ gainᵢ columnᵢ columnᵢᵀ, its mean += Σ moveᵢ columnᵢ."""
     system = jnp.tril(window.columns.T * window.gains, -1)
-    return window.reach @ solve_triangular(system, jnp.eye(window.mean.size), unit=True).T
+    return window.reach @ solve_triangular(system, jnp.eye(window.mean.size), unit_diagonal=True).T
 
 
 def open_inside(window: Window, start: jax.Array, width: int) -> Window:
