@@ -96,13 +96,6 @@ def update_columns(window: Window) -> jax.Array:
     return window.reach @ solve_triangular(system, jnp.eye(window.mean.size), unit_diagonal=True).T
 
 
-def open_inside(window: Window, start: jax.Array, width: int) -> Window:
-    """The `width` sites from `start` on as a window of their own, which fits into a nearer cache."""
-    reach = jax.lax.dynamic_slice(window.covariance, (0, start), (window.mean.size, width))
-    covariance = jax.lax.dynamic_slice(reach, (start, 0), (width, width))
-    return open_window(jax.lax.dynamic_slice(window.mean, (start,), (width,)), covariance, reach)
-
-
 def close_inside(window: Window, start: jax.Array, inner: Window) -> Window:
     """The window with what the inner one absorbed; its `update_columns` is what the columns were at their moments."""
     columns = update_columns(inner)

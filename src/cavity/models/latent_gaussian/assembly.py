@@ -27,8 +27,7 @@ from cavity.models.latent_gaussian.rows import bucket, feature_bucket, padded, p
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.numerics.blocked import cholesky, identity
-from cavity.posteriors.dense_algebra import KernelPrior, window_sizes
-from cavity.posteriors.dense_gaussian import DenseGaussian
+from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, window_sizes
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: arrays of n × n numbers that a run of the kernel form holds at a time

@@ -20,7 +20,7 @@ from cavity.inference.status import Result, Status
 from cavity.kernels import Basis
 from cavity.models.latent_gaussian.hyperparameters import as_numbers, inner
 from cavity.models.latent_gaussian.rows import bucket, padded
-from cavity.posteriors.dense_algebra import response
+from cavity.posteriors.dense_gaussian import response
 
 #: rows predicted at a time: with all training rows, and with a basis
 CHUNK, CHUNK_OF_BASIS = 1024, 8192

@@ -30,7 +30,7 @@ from cavity.factors.base import Factor
 from cavity.factors.wrappers import SiteWrapper
 from cavity.inference.problem import Problem
 from cavity.kernels.basis import Spanned
-from cavity.posteriors.dense_algebra import information
+from cavity.posteriors.dense_gaussian import information
 
 #: bounds of positive parameters, searched by their logarithm
 BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 1e5), "df": (1.0, 100.0)}

@@ -47,8 +47,7 @@ from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
 from cavity.moments.base import Moments
 from cavity.moments.closed_form import ClosedForm
 from cavity.moments.quadrature import Quadrature, default_moments
-from cavity.posteriors.dense_algebra import Dense, KernelPrior
-from cavity.posteriors.dense_gaussian import DenseGaussian
+from cavity.posteriors.dense_gaussian import Dense, DenseGaussian, KernelPrior
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: up to so many rows a problem is padded: beyond, a run costs more than a compilation

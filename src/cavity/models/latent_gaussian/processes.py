@@ -43,7 +43,7 @@ from cavity.models.latent_gaussian.hyperparameters import (
 )
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
 from cavity.numerics.blocked import sample_gaussian
-from cavity.posteriors.dense_algebra import response
+from cavity.posteriors.dense_gaussian import response
 
 #: bases that may be named in a file
 BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatures": RandomFeatures}
