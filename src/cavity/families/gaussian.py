@@ -39,6 +39,7 @@ class Gaussian(Family):
     """
 
     size: ClassVar[int] = 2  # type: ignore[override]
+    local_size: ClassVar[int] = 2  # type: ignore[override]
 
     def from_mean(self, mean: Any, variance: Any) -> jax.Array:
         """Natural parameters of N(mean, variance)."""
