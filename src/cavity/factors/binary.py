@@ -103,7 +103,9 @@ class Threshold(BinaryLikelihood):
             lift=t.d1 * (1 + z * z) / scale,
             ratio=(self.width + variance * t.shrink) / total,
         )
-        return as_tilted(mixed(tilt, variance, noise_levels(self.label_noise, power)), data)
+        noise = self.label_noise
+        levels = noise_levels(noise) if is_one(power) else powered_levels(noise, power)
+        return as_tilted(mixed(tilt, variance, levels), data)
 
 
 @factor
@@ -238,11 +240,15 @@ class Levels(NamedTuple):
     short: jax.Array
 
 
-def noise_levels(label_noise: Any, power: Any = 1) -> Levels:
-    """ε + (1 − 2ε) t₀, or its power for an indicator t₀: ε^p + ((1 − ε)^p − ε^p) t₀; 0^p is 0 unless p is 0."""
+def noise_levels(label_noise: Any) -> Levels:
+    """ε + (1 − 2ε) t₀."""
     noise = jnp.asarray(label_noise, float)
-    if is_one(power):
-        return Levels(noise, 1 - 2 * noise, noise)
+    return Levels(noise, 1 - 2 * noise, noise)
+
+
+def powered_levels(label_noise: Any, power: Any) -> Levels:
+    """ε^p + ((1 − ε)^p − ε^p) t₀, the power of a noisy indicator t₀; 0^p is 0 unless p is 0."""
+    noise = jnp.asarray(label_noise, float)
     noisy = noise > 0
     safe = jnp.where(noisy, noise, 0.25)
     log_upper = power * jnp.log1p(-noise)

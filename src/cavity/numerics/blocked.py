@@ -111,8 +111,10 @@ def blocked_solve(found: BlockedCholesky, right: jax.Array) -> jax.Array:
 
 def lower_part(columns: Blocks) -> jax.Array:
     """The columns side by side, with zeros above their diagonal blocks."""
-    size = columns[0].shape[0]
-    return jnp.concatenate([jnp.pad(block, ((size - block.shape[0], 0), (0, 0))) for block in columns], axis=1)
+    padded = []
+    for block in columns:
+        padded.append(jnp.pad(block, ((len(columns[0]) - len(block), 0), (0, 0))))
+    return jnp.concatenate(padded, axis=1)
 
 
 def symmetric_from_columns(columns: Blocks) -> jax.Array:

@@ -291,10 +291,19 @@ class DenseGaussian(WindowedPosterior):
         return windows.open_window(jax.lax.dynamic_slice(passed.mean, (place,), (width,)), own, found)
 
     def close(self, passed: Any, number: jax.Array, window: Window | Absorbed) -> Any:
+        place = number * window.moves.size
         if isinstance(passed, Window):
             assert isinstance(window, Window)
-            return windows.close_inside(passed, number * window.mean.size, window)
-        width = window.moves.size
+            # Of the inner window these are the columns as they were at their moments.
+            columns = windows.update_columns(window)
+            return passed._replace(
+                mean=passed.mean + columns @ window.moves,
+                covariance=passed.covariance - (columns * window.gains) @ columns.T,
+                columns=jax.lax.dynamic_update_slice(passed.columns, columns.T, (place, 0)),
+                gains=jax.lax.dynamic_update_slice(passed.gains, window.gains, (place,)),
+                moves=jax.lax.dynamic_update_slice(passed.moves, window.moves, (place,)),
+                proper=passed.proper & window.proper,
+            )
         if isinstance(window, Absorbed):
             moved, columns, signs = window.reach @ window.moves, windows.absorbed_columns(window), window.signs
         else:
@@ -303,8 +312,8 @@ class DenseGaussian(WindowedPosterior):
             signs = jnp.sign(window.gains)
         return passed._replace(
             mean=passed.mean + moved,
-            columns=jax.lax.dynamic_update_slice(passed.columns, columns, (0, number * width)),
-            column_signs=jax.lax.dynamic_update_slice(passed.column_signs, signs, (number * width,)),
+            columns=jax.lax.dynamic_update_slice(passed.columns, columns, (0, place)),
+            column_signs=jax.lax.dynamic_update_slice(passed.column_signs, signs, (place,)),
         )
 
     def can_solve(self, prior: KernelPrior, sites: int) -> bool:

@@ -96,19 +96,6 @@ def update_columns(window: Window) -> jax.Array:
     return window.reach @ solve_triangular(system, jnp.eye(window.mean.size), unit_diagonal=True).T
 
 
-def close_inside(window: Window, start: jax.Array, inner: Window) -> Window:
-    """The window with what the inner one absorbed; its `update_columns` is what the columns were at their moments."""
-    columns = update_columns(inner)
-    return window._replace(
-        mean=window.mean + columns @ inner.moves,
-        covariance=window.covariance - (columns * inner.gains) @ columns.T,
-        columns=jax.lax.dynamic_update_slice(window.columns, columns.T, (start, 0)),
-        gains=jax.lax.dynamic_update_slice(window.gains, inner.gains, (start,)),
-        moves=jax.lax.dynamic_update_slice(window.moves, inner.moves, (start,)),
-        proper=window.proper & inner.proper,
-    )
-
-
 class Absorbed(NamedTuple):
     """A window whose sites have all been changed at once: Σ −= (reach X · signs)(reach X)ᵀ, mean += reach moves."""
 
