@@ -24,8 +24,7 @@ from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
 from cavity.kernels import Basis
 from cavity.models.latent_gaussian.hyperparameters import as_numbers
 from cavity.models.latent_gaussian.rows import bucket, feature_bucket, padded, padded_with_zeros, split_weights
-from cavity.moments.base import Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm, Moments
 from cavity.numerics.blocked import cholesky, identity
 from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, window_sizes
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior

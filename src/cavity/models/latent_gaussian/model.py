@@ -44,8 +44,7 @@ from cavity.models.latent_gaussian.fit_result import (
     factor_predictions,
 )
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
-from cavity.moments.base import Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import Quadrature, default_moments
 from cavity.posteriors.dense_gaussian import Dense, DenseGaussian, KernelPrior
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
