@@ -9,7 +9,7 @@ from cavity._core import system
 
 
 def test_what_fits_is_not_refused():
-    system.check_room("It", 10, lambda n: 8.0 * n, "Take less.")
+    system.check_room("It", 10, 1.0, "Take less.")
     assert system.room() > 1e8
 
 
@@ -34,12 +34,12 @@ def test_a_refusal_says_what_would_fit(monkeypatch):
     with pytest.raises(
         ValueError, match=r"It of 2,000 takes about 0\.032 GB, and .* has 0\.008 GB; 1,000 would fit\. Less"
     ):
-        system.check_room("It", 2000, lambda n: 8.0 * n**2, "Less.")
+        system.check_room("It", 2000, 1.0, "Less.")
 
 
 def test_without_a_known_limit_nothing_is_refused(monkeypatch):
     monkeypatch.setattr(system, "room", lambda: None)
-    system.check_room("It", 10**9, lambda n: 8.0 * n**2, "Less.")
+    system.check_room("It", 10**9, 1.0, "Less.")
 
 
 def test_a_kernel_matrix_is_refused_before_it_is_made(monkeypatch):

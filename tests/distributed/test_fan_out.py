@@ -14,7 +14,7 @@ from cavity.discrete import DiscreteGraph
 from cavity.factors import Clutter, Probit
 from cavity.kernels import RBF
 from cavity.models import posterior
-from cavity.models.latent_gaussian.processes import fit_exact_gp
+from cavity.models.latent_gaussian.exact_gp import fit_exact_gp
 from cavity.reports import figure
 
 

@@ -8,7 +8,7 @@ from cavity.distributed.gaussian import pack_naturals, packed_size, to_moments
 from cavity.distributed.linear_shards import Shard, measure_rows, visit_rows
 from cavity.distributed.rounds import Request
 from cavity.factors import Probit
-from cavity.models.latent_gaussian.assembly import LinearRows
+from cavity.models.latent_gaussian.linear_model import LinearRows
 
 X, Y = draw_rows(1, 30, 3)
 #: what the rest of the data is supposed to say

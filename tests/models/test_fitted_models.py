@@ -12,8 +12,13 @@ from cavity.kernels import RBF, Constant, Linear
 from cavity.kernels import from_spec as kernel_from_spec
 from cavity.kernels.base import compiled_matrix, compiled_pullback
 from cavity.models.latent_gaussian import ExactGP, LinearModel, evidence_search, fit_exact_gp, fit_linear_model
-from cavity.models.latent_gaussian.evidence_search import EvidenceSearch, maximise
-from cavity.models.latent_gaussian.hyperparameters import as_numbers, log_prior, unpack_likelihood
+from cavity.models.latent_gaussian.evidence_search import (
+    EvidenceSearch,
+    SearchSpace,
+    as_numbers,
+    maximise,
+    unpack_likelihood,
+)
 from cavity.models.latent_gaussian.rows import bucket, feature_bucket
 
 
@@ -210,11 +215,11 @@ def test_state_round_trip():
 
 
 def test_the_prior_of_label_noise_has_its_own_gradient():
-    factor = cv.factors.OrdinalProbit(np.array([0.0, 1.0]))
-    assert log_prior(factor, ("thresholds",), np.zeros(2))[0] == 0.0
-    step = 1e-6
-    low, high = (log_prior(cv.factors.Step(0.1), ("label_noise",), np.log([0.1]) + s)[0] for s in (-step, step))
-    value, gradient = log_prior(cv.factors.Step(0.1), ("label_noise",), np.log([0.1]))
+    nothing, factor = (np.zeros(0), np.zeros((0, 2))), cv.factors.OrdinalProbit(np.array([0.0, 1.0]))
+    assert SearchSpace(*nothing, factor, ("thresholds",)).log_prior(np.zeros(2))[0] == 0.0
+    step, space = 1e-6, SearchSpace(*nothing, cv.factors.Step(0.1), ("label_noise",))
+    low, high = (space.log_prior(np.log([0.1]) + s)[0] for s in (-step, step))
+    value, gradient = space.log_prior(np.log([0.1]))
     assert value == pytest.approx(np.log(0.8))
     assert gradient[0] == pytest.approx((high - low) / (2 * step), rel=1e-6)
 

@@ -104,7 +104,8 @@ def test_on_an_accelerator_blocks_end_where_one_by_one_ends(monkeypatch, kernel)
     y = np.where(np.sin(6 * X[:, 0]) - X[:, 1] + 0.3 * rng.normal(size=512) > 0, 1.0, -1.0)
     options = {"X": X, "kernel": kernel}
     one_by_one = cv.infer(cv.models.latent_gaussian(y, cv.factors.Probit(), **options), cv.EP(tol=1e-10))
-    monkeypatch.setattr(import_module("cavity.models.latent_gaussian.assembly"), "is_accelerator", lambda: True)
+    for form in ("exact_gp", "linear_model"):
+        monkeypatch.setattr(import_module(f"cavity.models.latent_gaussian.{form}"), "is_accelerator", lambda: True)
     problem = cv.models.latent_gaussian(y, cv.factors.Probit(), **options)
     assert isinstance(problem.schedule, cv.Blocks)
     blocks = cv.infer(problem, cv.EP(tol=1e-10))

@@ -12,7 +12,7 @@ the time of a run, at n = 200 it is nearly all of it.
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,19 +45,14 @@ def room() -> int | None:
         return None
 
 
-def check_room(what: str, size: int, bytes_of: Callable[[int], float], instead: str) -> None:
-    """Refuse what does not fit, before anything is allocated. bytes_of: what it takes, by its size."""
-    limit, needed = room(), bytes_of(size)
-    if limit is None or needed <= limit:
-        return
-    fits, beyond = 0, size
-    while beyond - fits > 1:
-        middle = (fits + beyond) // 2
-        fits, beyond = (middle, beyond) if bytes_of(middle) <= limit else (fits, middle)
-    raise ValueError(
-        f"{what} of {size:,} takes about {needed / 1e9:.3g} GB, and {device().device_kind} has {limit / 1e9:.3g} GB; "
-        f"{fits:,} would fit. {instead}"
-    )
+def check_room(what: str, n: int, squares: float, instead: str) -> None:
+    """Refuse what does not fit, before anything is allocated. squares: how many arrays of n × n numbers it takes."""
+    limit, needed = room(), 8.0 * squares * n**2
+    if limit is not None and needed > limit:
+        raise ValueError(
+            f"{what} of {n:,} takes about {needed / 1e9:.3g} GB, and {device().device_kind} has {limit / 1e9:.3g} GB; "
+            f"{int((limit / (8.0 * squares)) ** 0.5):,} would fit. {instead}"
+        )
 
 
 #: held by the call that has set the number of threads and will give it back

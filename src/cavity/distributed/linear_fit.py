@@ -18,9 +18,8 @@ from cavity.distributed.worker_pool import WorkerPool
 from cavity.factors import Probit
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
-from cavity.models.latent_gaussian.assembly import weight_precision
 from cavity.models.latent_gaussian.fit_result import factor_from_spec, factor_spec
-from cavity.models.latent_gaussian.linear_model import LinearModel
+from cavity.models.latent_gaussian.linear_model import LinearModel, weight_precision
 
 #: by how much prior and contributions may differ from q's natural parameters, relative to the largest of them
 BALANCE = 1e-10

@@ -32,7 +32,7 @@ from cavity.factors.base import Factor
 from cavity.inference.methods import EP
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.assembly import LinearRows, weight_schedule
+from cavity.models.latent_gaussian.linear_model import LinearRows, weight_schedule
 from cavity.models.streaming.shard import (
     NaturalSums,
     ShardSites,
@@ -123,7 +123,7 @@ def visit_rows(shard: Shard, request: Request) -> Response:
         met.append(float(mismatch))
     now = jax.tree.map(np.asarray, now)
     shard.last = LastVisit(base, now, uuid.uuid4().hex)
-    negative = int(np.sum(now.sites[: rows.count, 1] < 0))
+    negative = int(np.sum(now.sites[: len(rows.multiplicity), 1] < 0))
     return Response(contribution_of(now.own, rows.d), shard.last.token, linked, met[0], negative)
 
 

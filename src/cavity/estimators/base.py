@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, ClassVar
 
 import jax
@@ -71,7 +71,7 @@ class LatentGaussianEstimator(BaseEstimator):
         chunks = []
         for start in range(0, rows.shape[0], CHUNK):
             features = self._features(rows[start : start + CHUNK])
-            chunks.append([model.predict(features) for model in self.models_])
+            chunks.append(list(map(methodcaller("predict", features), self.models_)))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
 
     def _seed(self) -> int:
@@ -84,7 +84,8 @@ class LatentGaussianEstimator(BaseEstimator):
         self.log_evidence_ = float(sum(map(attrgetter("log_evidence"), models)))
         self.status_: Status = max(map(attrgetter("status"), models), key=SEVERITY.index)
         self.n_sweeps_ = max(map(int, map(attrgetter("sweeps"), models)))
-        self.likelihood_: Any = one_or_list(list(map(attrgetter("factor"), models)))
+        factors = list(map(attrgetter("factor"), models))
+        self.likelihood_: Any = factors[0] if len(factors) == 1 else factors
 
     def _warn(self, models: Sequence[Any], names: Sequence[str]) -> None:
         """A `ConvergenceWarning` for every model that fell short; an error where its numbers mean nothing.
@@ -177,11 +178,6 @@ def class_weights(
     return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])[codes]
 
 
-def one_or_list(values: list[Any]) -> Any:
-    """The value of the only model, or a list with one entry per model."""
-    return values[0] if len(values) == 1 else values
-
-
 def loo_log_predictive(model: Any, unique: UniqueRows, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """log p(yᵢ | the other rows) for every row handed in, whatever its weight.
 
@@ -246,11 +242,3 @@ def progress_lines(verbose: Any, name: str) -> ProgressLines | None:
 def print_line(line: str) -> None:
     """A line that is seen at once, also where output is held back."""
     print(line, flush=True)
-
-
-def callbacks(verbose: Any, name: str, searches: bool = True) -> dict[str, Any]:
-    """The callbacks of a fitting function; none where nobody asks, for they cost time."""
-    lines = progress_lines(verbose, name)
-    if lines is None:
-        return {}
-    return {"callback": lines.sweep, "search_callback": lines.point} if searches else {"callback": lines.sweep}

@@ -9,11 +9,12 @@ from scipy import sparse
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core import checks
 from cavity._core.checks import LARGEST
-from cavity.estimators.base import callbacks, check_size, checked_sample_weight, class_weights
+from cavity.estimators.base import check_size, checked_sample_weight, class_weights, progress_lines
 from cavity.estimators.one_versus_rest import LabelledRows, binary_likelihood, class_codes, model_names
 from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
 from cavity.factors import Step
@@ -60,6 +61,15 @@ class BayesPointMachine(StreamingClassifier):
         models_: the fitted binary models.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
+
+    Examples:
+        >>> import cavity as cv
+        >>> X = [[1.0, 2.0], [2.0, 1.0], [1.0, 1.0], [-1.0, -2.0], [-2.0, -1.0], [-1.0, -1.0]]
+        >>> machine = cv.BayesPointMachine().fit(X, ["yes", "yes", "yes", "no", "no", "no"])
+        >>> machine.coef_.round(3).tolist(), round(machine.log_evidence_, 2)
+        ([[0.838, 0.838]], -2.07)
+        >>> machine.classes_.tolist(), machine.predict_proba([[1.0, 0.0]]).round(3).tolist()
+        (['no', 'yes'], [[0.207, 0.793]])
     """
 
     def __init__(
@@ -123,8 +133,11 @@ class BayesPointMachine(StreamingClassifier):
 
     def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
         factor, free, variance = self._parts()
-        options: dict[str, Any] = {"factor": factor, "sample_weight": unique.sample_weight, "method": self.method}
-        options |= {"seed": seed, **callbacks(self.verbose, f"{type(self).__name__}{name}")}
+        options: dict[str, Any] = {"factor": factor, "sample_weight": unique.sample_weight}
+        options |= {"method": self.method, "seed": seed}
+        lines = progress_lines(self.verbose, f"{type(self).__name__}{name}")
+        if lines is not None:
+            options |= {"callback": lines.sweep, "search_callback": lines.point}
         if unique.X.shape[1] <= len(unique.X):
             return fit_linear_model(
                 unique.X, unique.y, prior_variance=variance, optimize=bool(free), free=free, **options
@@ -175,7 +188,8 @@ class BayesPointMachine(StreamingClassifier):
                 return fit_linear_model(unique.X, unique.y, factor=factor, prior_variance=variance, **options)
             return model.absorb(unique.X, unique.y, **options)
 
-        models = self._in_threads(absorb, rows.sets, [None] * len(rows.sets) if first else self.models_)
+        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        models = in_threads(map(delayed(absorb), rows.sets, [None] * len(rows.sets) if first else self.models_))
         self._warn(models, model_names(known_classes))
         seen = [SeenRows.none() for _ in models] if first else getattr(self, "_seen", None)
         if seen is not None:
@@ -205,10 +219,12 @@ class BayesPointMachine(StreamingClassifier):
 
         def refine(unique: UniqueRows, model: Any, seen: SeenRows, name: str) -> Any:
             known = dataclasses.replace(model, sites=seen.sites_of(unique))
-            lines = callbacks(self.verbose, f"{type(self).__name__}{name}", searches=False)
-            return known.refine(unique.X, unique.y, sample_weight=unique.sample_weight, method=self.method, **lines)
+            lines = progress_lines(self.verbose, f"{type(self).__name__}{name}")
+            options: dict[str, Any] = {"sample_weight": unique.sample_weight, "method": self.method}
+            return known.refine(unique.X, unique.y, callback=None if lines is None else lines.sweep, **options)
 
-        models = self._in_threads(refine, rows.sets, self.models_, self._seen, names)
+        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        models = in_threads(map(delayed(refine), rows.sets, self.models_, self._seen, names))
         self._warn(models, names)
         self._finish(models, rows)
         return self

@@ -12,8 +12,8 @@ from sklearn.cluster import KMeans
 
 from cavity._core import checks
 from cavity._core.system import is_accelerator
-from cavity.estimators.base import LatentGaussianEstimator, callbacks, one_or_list
-from cavity.estimators.sklearn_kernels import SklearnKernel, as_given, as_kernel, fix_kernel
+from cavity.estimators.base import LatentGaussianEstimator, progress_lines
+from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, fix_kernel
 from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
@@ -77,6 +77,7 @@ class GaussianProcess(LatentGaussianEstimator):
         # Without a random_state a fit has no random numbers: points and features are those of one seed.
         fixed_seed = 0 if self.random_state is None else seed
         who = type(self).__name__
+        lines = progress_lines(self.verbose, f"{who}{name}")
         form = process_form(self.approximation, self.rank, kernel, unique, fixed_seed, who)
         options: dict[str, Any] = {
             "kernel": kernel if self.optimize or not free else fix_kernel(kernel),
@@ -88,7 +89,8 @@ class GaussianProcess(LatentGaussianEstimator):
             "deviations": search_deviations(self.kernel, kernel) if self.optimize else None,
             "restarts": self.restarts,
             "seed": seed,
-            **callbacks(self.verbose, f"{who}{name}"),
+            "callback": None if lines is None else lines.sweep,
+            "search_callback": None if lines is None else lines.point,
         }
         if form.basis is None:
             return fit_exact_gp(unique.X, unique.y, **options)
@@ -97,7 +99,10 @@ class GaussianProcess(LatentGaussianEstimator):
 
     def _summarise(self, models: Sequence[Any]) -> None:
         super()._summarise(models)
-        self.kernel_ = one_or_list(list(map(as_given, map(attrgetter("kernel"), models))))
+        kernels = []
+        for kernel in map(attrgetter("kernel"), models):
+            kernels.append(kernel.kernel if isinstance(kernel, SklearnKernel) else kernel)
+        self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
         self.approximation_ = ", ".join(dict.fromkeys(map(attrgetter("carrier"), models)))
 
 

@@ -46,6 +46,15 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         models_: the fitted binary models.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
+
+    Examples:
+        >>> import cavity as cv
+        >>> X, y = [[-2.0], [-1.0], [-0.5], [0.5], [1.0], [2.0]], ["low", "low", "low", "high", "high", "high"]
+        >>> classifier = cv.GPClassifier(likelihood="probit", label_noise=0.0).fit(X, y)
+        >>> classifier.predict([[-1.5], [1.5]]).tolist(), round(classifier.log_evidence_, 2)
+        (['low', 'high'], -3.02)
+        >>> classifier.predict_proba([[0.0]]).round(2).tolist()
+        [[0.5, 0.5]]
     """
 
     def __init__(

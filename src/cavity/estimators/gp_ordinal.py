@@ -52,6 +52,15 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         models_: the fitted model, in a list.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
+
+    Examples:
+        >>> import cavity as cv
+        >>> X, y = [[0.0], [0.5], [1.0], [1.5], [2.0], [2.5]], ["mild", "mild", "hot", "hot", "fiery", "fiery"]
+        >>> process = cv.GPOrdinal(thresholds=[-1.0, 1.0], order=["mild", "hot", "fiery"]).fit(X, y)
+        >>> process.predict([[0.0], [1.25], [2.5]]).tolist()
+        ['mild', 'hot', 'fiery']
+        >>> process.predict_proba([[1.25]]).round(2).tolist()
+        [[0.21, 0.58, 0.21]]
     """
 
     def __init__(

@@ -53,6 +53,17 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         models_: the fitted model, in a list.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had any.
+
+    Examples:
+        Far from the data the variance is that of the prior, 1, and of the noise:
+
+        >>> import cavity as cv
+        >>> import numpy as np
+        >>> X = np.linspace(0.0, 3.0, 7)[:, None]
+        >>> process = cv.GPRegressor(cv.kernels.RBF(1.0), noise=0.1, normalize_y=False, optimize=False)
+        >>> mean, std = process.fit(X, np.sin(X[:, 0])).predict([[1.5], [20.0]], return_std=True)
+        >>> print(mean[0].round(2), std.round(3))
+        1.0 [0.126 1.005]
     """
 
     def __init__(

@@ -30,6 +30,16 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Raises:
         StorageError: the file holds no estimator, or is damaged.
+
+    Examples:
+        >>> import cavity as cv
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> machine = cv.BayesPointMachine().fit([[1.0, 2.0], [2.0, 1.0], [-1.0, -2.0]], ["yes", "yes", "no"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     machine.save(Path(folder) / "machine.npz")
+        ...     cv.load(Path(folder) / "machine.npz").predict([[1.0, 0.5]]).tolist()
+        ['yes']
     """
     kind, header, arrays = storage.load(path)
     if kind not in ESTIMATORS:

@@ -1,6 +1,7 @@
 """Classifiers made of binary models: one for two classes, else one for each class against the rest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -34,14 +35,10 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
 
     classes_: np.ndarray
     class_weight: Any
+    n_jobs: Any
 
     def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
         raise NotImplementedError
-
-    def _in_threads(self, fit: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """`fit` for every class, `n_jobs` at a time: compiled code lets go of Python."""
-        jobs = getattr(self, "n_jobs", None)
-        return list(Parallel(n_jobs=jobs, prefer="threads")(map(delayed(fit), *arguments)))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit to labelled rows.
@@ -58,8 +55,10 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         weights = weights * class_weights(self.class_weight, y, weights)
         classes = present_classes(y, weights)
         rows = LabelledRows.of(classes, self._features(X), y, weights)
-        seed, names = self._seed(), model_names(classes)
-        models = self._in_threads(self._fit_model, rows.sets, [seed] * len(names), names)
+        seeds, names = repeat(self._seed()), model_names(classes)
+        # Classes are fitted in threads: compiled code lets go of Python.
+        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        models = in_threads(map(delayed(self._fit_model), rows.sets, seeds, names))
         self._warn(models, names)
         self.classes_ = classes
         self._finish(models, rows)
@@ -68,9 +67,15 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     def _finish(self, models: Sequence[Any], rows: "LabelledRows") -> None:
         """Attributes of a fit that has seen all rows."""
         self._summarise(models)
-        parts = zip(models, rows.sets, rows.labels, strict=True)
-        own = [loo_log_predictive(model, unique, rows.features, labels) for model, unique, labels in parts]
-        logs = loo_log_probabilities(own, rows.codes)
+        own = list(map(loo_log_predictive, models, rows.sets, repeat(rows.features), rows.labels))
+        label, codes = np.minimum(np.stack(own, axis=1), 0.0), rows.codes[:, None]
+        with np.errstate(divide="ignore"):
+            other = np.log(-np.expm1(label))  # what a model says of the ±1 label that a row has not
+        if len(models) == 1:
+            logs = np.where(codes == 1, np.hstack([other, label]), np.hstack([label, other]))
+        else:  # divided by their sum, as in `predict_proba`
+            logs = np.maximum(np.where(codes == np.arange(len(models)), label, other), FLOOR)
+            logs = logs - logsumexp(logs, axis=1, keepdims=True)
         self.loo_probabilities_ = np.exp(logs)
         of_labels = logs[np.arange(len(logs)), rows.codes]
         self.loo_log_predictive_ = np.where(rows.codes < 0, -np.inf, of_labels)
@@ -80,14 +85,9 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         noises = [float(getattr(model.factor, "label_noise", 0.0)) for model in models]
         self.label_noise_ = noises[0] if len(noises) == 1 else np.array(noises)
 
-    def _log_probabilities(self, X: Any, noisy: bool) -> np.ndarray:
-        """(rows, models, 2): log P(−1) and log P(+1) of every model."""
-        name = "noisy_log_probabilities" if noisy else "log_probabilities"
-        return np.stack(list(map(itemgetter(name), self._predictions(X))), axis=1)
-
     def decision_function(self, X: Any) -> np.ndarray:
         """Log odds of the clean label: (n,) for the second of two classes, else (n, classes), each against the rest."""
-        logs = self._log_probabilities(X, noisy=False)
+        logs = np.stack(list(map(itemgetter("log_probabilities"), self._predictions(X))), axis=1)
         odds = logs[..., 1] - logs[..., 0]
         return odds[:, 0] if len(self.models_) == 1 else odds
 
@@ -105,7 +105,8 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
             X: inputs, one per row.
             noisy: False: of the label as it should be. True: of the label as it would be observed, noise included.
         """
-        logs = self._log_probabilities(X, noisy)
+        name = "noisy_log_probabilities" if noisy else "log_probabilities"
+        logs = np.stack(list(map(itemgetter(name), self._predictions(X))), axis=1)
         if len(self.models_) == 1:
             return np.exp(logs[:, 0, :])
         ours = np.maximum(logs[..., 1], FLOOR)
@@ -167,27 +168,15 @@ class LabelledRows(NamedTuple):
     def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "LabelledRows":
         """Weighted rows with their labels."""
         codes = class_codes(classes, y)
-        positive = [1] if len(classes) == 2 else range(len(classes))
-        labels = [np.where(codes == code, 1.0, -1.0) for code in positive]
-        return cls(features, codes, labels, [unique_rows(features, own, weights) for own in labels])
+        found = cls(features, codes, [], [])
+        for code in [1] if len(classes) == 2 else range(len(classes)):
+            own = np.where(codes == code, 1.0, -1.0)
+            found.labels.append(own)
+            found.sets.append(unique_rows(features, own, weights))
+        return found
 
 
 def class_codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The place of every label among the sorted classes; −1 where it is not there."""
     places = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     return np.where(classes[places] == y, places, -1)
-
-
-def loo_log_probabilities(own: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
-    """(n, classes): log p(label | other rows) from what each model says of the ±1 label a row has.
-
-    What it says of the other one is what is missing to 1. More than two classes are divided by their sum, as in
-    `predict_proba`.
-    """
-    label = np.minimum(np.stack(own, axis=1), 0.0)
-    with np.errstate(divide="ignore"):
-        other = np.log(-np.expm1(label))
-    if len(own) == 1:
-        return np.where(codes[:, None] == 1, np.hstack([other, label]), np.hstack([label, other]))
-    positive = np.maximum(np.where(codes[:, None] == np.arange(len(own)), label, other), FLOOR)
-    return positive - logsumexp(positive, axis=1, keepdims=True)

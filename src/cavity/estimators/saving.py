@@ -13,7 +13,7 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.utils.validation import check_is_fitted
 
 from cavity import storage
-from cavity.estimators.sklearn_kernels import SklearnKernel, as_given, as_kernel, kernel_from_spec
+from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, kernel_from_spec
 from cavity.factors import Factor
 from cavity.inference import methods, projection, relaxed, schedule
 from cavity.kernels import Kernel
@@ -101,7 +101,8 @@ def decode_parameter(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "kernel" in value:
-        return as_given(kernel_from_spec(value["kernel"]))
+        kernel = kernel_from_spec(value["kernel"])
+        return kernel.kernel if isinstance(kernel, SklearnKernel) else kernel
     if "factor" in value:
         return factor_from_spec(value["factor"])
     if "pairs" in value:

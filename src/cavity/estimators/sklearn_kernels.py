@@ -198,8 +198,3 @@ def fix_kernel(kernel: kernels.Kernel | SklearnKernel) -> kernels.Kernel | Sklea
     bounds = {f"{parameter.name}_bounds": "fixed" for parameter in kernel.kernel.hyperparameters}
     changed: Any = kernel.kernel.clone_with_theta(kernel.theta)
     return dataclasses.replace(kernel, kernel=changed.set_params(**bounds))
-
-
-def as_given(kernel: kernels.Kernel | SklearnKernel) -> Any:
-    """The kernel as its user knows it: one of scikit-learn's without its wrapping."""
-    return kernel.kernel if isinstance(kernel, SklearnKernel) else kernel

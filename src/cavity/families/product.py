@@ -38,6 +38,9 @@ class Product(Family):
     Args:
         families: the family of each part.
 
+    Raises:
+        ValueError: there are no families.
+
     Examples:
         >>> import numpy as np
         >>> import cavity as cv

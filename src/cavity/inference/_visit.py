@@ -215,8 +215,19 @@ def site_key(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Arr
 class Counts(NamedTuple):
     """What was done and what went wrong on the way, summed over the run: never silent.
 
-    unsure: visits whose moments were not known well enough. shortened: blocks whose step was halved.
-    tilts: integrations made to choose and update sites, one entry per group.
+    Attributes:
+        improper_cavity: visits that left a site alone because its cavity was improper.
+        nonfinite: visits whose factor gave no finite moments.
+        unsure: visits whose moments were not known well enough.
+        shortened: blocks whose step was halved.
+        tilts: integrations made to choose and update sites, one entry per group.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
+        >>> _, info = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
+        >>> int(info.counts.tilts[0]), int(info.counts.improper_cavity)
+        (3, 0)
     """
 
     improper_cavity: jax.Array
@@ -227,7 +238,24 @@ class Counts(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The state as measured from outside a sweep, one entry per group."""
+    """The state as measured from outside a sweep, one entry per group with one number per site.
+
+    Attributes:
+        mismatch: between the moments of q and of the tilted distribution.
+        constraint_relaxed: whether a site matches moments only by giving a constraint up.
+        improper: whether its cavity is.
+        nonfinite: whether its factor gave no finite moments.
+        log_scales: log sᵢ (thesis 3.39).
+        info: what the moments strategy reported.
+        unsure: whether its moments were not known well enough.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
+        >>> report = cv.stepping.measure(problem, method, cv.stepping.init(problem, method))
+        >>> report.mismatch[0].shape, bool(report.improper[0].any())
+        ((3,), False)
+    """
 
     mismatch: tuple[jax.Array, ...]
     constraint_relaxed: tuple[jax.Array, ...]
@@ -247,8 +275,24 @@ class Report(NamedTuple):
 class State(NamedTuple):
     """Carried from sweep to sweep.
 
-    memory: what the projection remembers of every site, by group. moments: what the moments strategy of each group has
-    learned, see `Moments.init`.
+    Attributes:
+        q: the posterior as its strategy stores it.
+        sites: natural parameters, by group.
+        memory: what the projection remembers of every site, by group.
+        log_scales: log sᵢ of every site, by group.
+        mismatch: of every site when it was last visited, by group.
+        counts: of the whole run.
+        sweep: sweeps made.
+        residuals: the largest mismatch met in every sweep, with room for all that may come.
+        finished: whether the sites agreed within the tolerance when last measured.
+        moments: what the moments strategy of each group has learned, see `Moments.init`.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
+        >>> state = cv.stepping.init(problem, method)
+        >>> int(state.sweep), state.sites[0].shape, state.residuals.shape
+        (0, (3, 2), (200,))
     """
 
     q: Any

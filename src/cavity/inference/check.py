@@ -107,15 +107,31 @@ class Check:
         verdict: "EP agrees", "EP is off" or "inconclusive", about the log evidence.
         sentence: the verdict with its numbers, in words.
         log_evidence: estimate of log p(D), unbiased for p(D).
-        standard_error: of `log_evidence`. interval: 95 %.
+        standard_error: of `log_evidence`.
+        interval: 95 %.
         difference: EP's log evidence less the estimate.
         k_hat: shape of the tail of the weights; it judges the proposal, not EP.
-        effective_sample_size: (Σ w)² / Σ w². nonzero: share of the draws whose weight is not zero.
-        mean, variance: of the exact posterior, with standard errors `mean_error` and `variance_error`; of a graph of
-            mixed variables by their names, of discrete variables those of the number of the state.
-        covariance, covariance_error: of all entries of a value in a row; None where there are more than 50.
-        draws: the values drawn. log_weights: their normalised log weights, the largest smoothed.
+        effective_sample_size: (Σ w)² / Σ w².
+        nonzero: share of the draws whose weight is not zero.
+        mean: of the exact posterior; of a graph of mixed variables by their names, of discrete variables that of the
+            number of the state.
+        mean_error: standard error of `mean`.
+        variance: of the exact posterior.
+        variance_error: standard error of `variance`.
+        covariance: of all entries of a value in a row; None where there are more than 50.
+        covariance_error: standard error of `covariance`.
+        draws: the values drawn.
+        log_weights: their normalised log weights, the largest smoothed.
         variable: what a value is called.
+
+    Examples:
+        EP's evidence for clutter is near the exact one, and not equal to it:
+
+        >>> import cavity as cv
+        >>> solution = cv.infer(cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0]))
+        >>> check = solution.check()
+        >>> print(check.verdict, solution.log_evidence.round(2), round(check.log_evidence, 1), sep=", ")
+        EP is off, -12.26, -12.2
     """
 
     verdict: str

@@ -119,7 +119,18 @@ class Restricted(Projection):
 
 @pytree_dataclass
 class Cowell(Projection):
-    """Keep (E[w_k], Σ_k E[w_k²]) of a Dirichlet instead of E[log w_k]: not the KL minimiser, but no Newton (3.3.3)."""
+    """Keep (E[w_k], Σ_k E[w_k²]) of a Dirichlet instead of E[log w_k]: not the KL minimiser, but no Newton (3.3.3).
+
+    Raises:
+        TypeError: when it is run, if a site is no Dirichlet.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem = cv.models.mixture_weights([[0.9, 0.1], [0.8, 0.3], [0.2, 0.7]])
+        >>> methods = cv.EP(), cv.EP(projection=cv.Cowell())
+        >>> [cv.infer(problem, method).mean[0].round(3).item() for method in methods]
+        [0.605, 0.609]
+    """
 
     def adapt(self, family: Family) -> Family:
         if not isinstance(family, Dirichlet):

@@ -50,6 +50,14 @@ class Solution(Result):
         moments: what the moments strategies had learned, by group; empty where they do not learn.
         method: the method that answered; as text, its words.
         rungs: what an `Auto` run tried, and why it climbed.
+
+    Examples:
+        >>> import cavity as cv
+        >>> solution = cv.infer(cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0]))
+        >>> print(solution.status, solution.log_evidence.round(3))
+        converged -12.257
+        >>> print(solution.mean.round(3), solution.covariance.round(3), solution.sites[0].shape)
+        1.769 0.669 (5, 2)
     """
 
     problem: Problem
@@ -276,7 +284,27 @@ def as_solution(
 
 
 def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
-    """The place in `CODES` of the status, from what was measured at the final q; the first that applies."""
+    """The place in `CODES` of the status, from what was measured at the final q; the first that applies.
+
+    Args:
+        posterior: the strategy that stores q.
+        method: the method that ran.
+        q: at the end.
+        report: what was measured there.
+        unfinished: the status where the report names none.
+
+    Returns:
+        A number, also under `jit`: `list(Status)[code]` is the status.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
+        >>> state = cv.stepping.init(problem, method)
+        >>> report = cv.stepping.measure(problem, method, state)
+        >>> code = cv.stepping.status_code(problem.posterior, method, state.q, report, cv.Status.MAX_SWEEPS)
+        >>> print(list(cv.Status)[int(code)])
+        max_sweeps
+    """
     within = report.largest <= method.tol
     compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
     cases = [

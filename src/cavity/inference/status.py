@@ -9,7 +9,16 @@ from cavity._core.precision import float64, is_traced
 
 
 class Status(StrEnum):
-    """How a run ended. Only those that begin with `converged` are claims of a fixed point."""
+    """How a run ended, a string. Only those that begin with `converged` are claims of a fixed point.
+
+    Examples:
+        >>> import cavity as cv
+        >>> status = cv.infer(cv.models.truncation(0.0, 1.0, lower=0.0)).status
+        >>> status is cv.Status.CONVERGED, status == "converged"
+        (True, True)
+        >>> status.sentence
+        'The moments of q and of every tilted distribution agree within the tolerance.'
+    """
 
     CONVERGED = "converged"
     CONVERGED_RELAXED = "converged_relaxed"
@@ -97,7 +106,22 @@ class Result:
 
 
 class Rung(NamedTuple):
-    """One method an `Auto` run tried. reason: why it was left for the next, empty for the one that answered."""
+    """One method an `Auto` run tried, of `Solution.rungs`.
+
+    Attributes:
+        method: in words.
+        status: how it ended.
+        sweeps: sweeps made.
+        mismatch: the largest moment mismatch it was left with.
+        seconds: wall time.
+        reason: why it was left for the next, empty for the one that answered.
+
+    Examples:
+        >>> import cavity as cv
+        >>> solution = cv.infer(cv.models.truncation(0.0, 1.0, lower=0.0), cv.Auto())
+        >>> [(rung.method, rung.status, rung.reason) for rung in solution.rungs]
+        [('EP', 'converged', '')]
+    """
 
     method: str
     status: str

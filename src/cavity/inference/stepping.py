@@ -10,6 +10,17 @@
 All of them may be called inside `jax.jit`, `jax.vmap` and JAX's loops; outside they are compiled once for each shape.
 What happens between two sweeps is the caller's business: `infer` also watches the clock, lets learned factors `learn`,
 and goes on where the measurement disagrees with what the sweeps met.
+
+Examples:
+    >>> import cavity as cv
+    >>> problem, method = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0]), cv.EP()
+    >>> state, mismatch = cv.stepping.init(problem, method), 1.0
+    >>> while mismatch > method.tol:
+    ...     state, info = cv.stepping.step(problem, method, state)
+    ...     mismatch = info.mismatch
+    >>> solution = cv.stepping.finish(problem, method, state, cv.stepping.measure(problem, method, state))
+    >>> print(solution.status, solution.mean.round(3))
+    converged 1.769
 """
 
 from functools import partial
@@ -44,8 +55,17 @@ __all__ = [
 class SweepInfo(NamedTuple):
     """What one sweep met.
 
-    mismatch: the largest moment mismatch of all sites, each taken when it was visited; infinite where a site could not
-    be updated. counts: integrations made, sites left alone and steps halved, in this sweep.
+    Attributes:
+        mismatch: the largest moment mismatch of all sites, each taken when it was visited; infinite where a site could
+            not be updated.
+        counts: integrations made, sites left alone and steps halved, in this sweep.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.EP()
+        >>> state, info = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
+        >>> bool(info.mismatch == state.residuals[0]), int(info.counts.tilts[0])
+        (True, 3)
     """
 
     mismatch: jax.Array
@@ -65,6 +85,9 @@ def init(problem: Any, method: UpdateRule, sites: tuple[Any, ...] | None = None)
         A `State`: q, sites, log sᵢ and mismatch of every site as last visited, counts, and residuals with room for
         `method.max_sweeps` sweeps. log sᵢ are 0 until they are known from a visit or a measurement.
 
+    Raises:
+        TypeError: the method is not made of sweeps alone.
+
     Examples:
         >>> import cavity as cv
         >>> problem = cv.models.clutter([0.1, 2.3, 1.9])
@@ -81,13 +104,17 @@ def step(problem: Any, method: UpdateRule, state: State, key: jax.Array | None =
     """One sweep: every site is visited as often as the schedule says, and q is rebuilt from the sites.
 
     Args:
-        problem, method: those the state was made for. Both may change between sweeps in their numbers (damping, data).
+        problem: the one the state was made for. Its numbers may change between sweeps, as those of the data.
+        method: the one the state was made for. Its numbers may change as well, as the damping.
         state: of `init` or of the step before.
         key: for shuffled orders and sampled moments, the same in every sweep: the sweep's own number is folded in where
             that is wanted, and sampled moments need the same draws to have a fixed point. A fixed one if None.
 
     Returns:
         The state after the sweep, and a `SweepInfo`.
+
+    Raises:
+        TypeError: the method is not made of sweeps alone.
 
     Examples:
         >>> import cavity as cv
@@ -114,10 +141,16 @@ def measure(problem: Any, method: UpdateRule, state: State, key: jax.Array | Non
     The mismatch a sweep meets belongs to states on the way; whether a state is a fixed point, only this says.
 
     Args:
-        problem, method, state, key: as for `step`.
+        problem: as for `step`.
+        method: as for `step`.
+        state: as for `step`.
+        key: as for `step`.
 
     Returns:
         A `Report`: arrays of one entry per site, one array per group, and `largest`, the largest mismatch.
+
+    Raises:
+        TypeError: the method is not made of sweeps alone.
 
     Examples:
         >>> import cavity as cv
@@ -135,12 +168,16 @@ def learn(problem: Any, method: UpdateRule, state: State, report: Report) -> Sta
     """The state after learned factors have asked their oracles about the sites they were unsure of; on the host.
 
     Args:
-        problem, method: as for `step`.
+        problem: as for `step`.
+        method: as for `step`.
         state: after `step`; its `moments` are what the factors knew in that sweep.
         report: what `measure` says of this state.
 
     Returns:
         The state with what they know now; itself where no factor learns.
+
+    Raises:
+        TypeError: the method is not made of sweeps alone.
 
     Examples:
         >>> import cavity as cv
@@ -163,9 +200,17 @@ def finish(
     """The `Solution` a state is, with log evidence and the status that its measurement supports.
 
     Args:
-        problem, method, state: as for `step`.
+        problem: as for `step`.
+        method: as for `step`.
+        state: as for `step`.
         report: what `measure` says of this state.
         unfinished: the status where the measurement names none: the sites do not agree yet, and nothing went wrong.
+
+    Returns:
+        The solution; what a model knows of it, `model.interpret(solution)` adds.
+
+    Raises:
+        TypeError: the method is not made of sweeps alone.
 
     Examples:
         >>> import cavity as cv

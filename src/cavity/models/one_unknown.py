@@ -36,6 +36,20 @@ def clutter(
         prior_variance: variance of the prior per coordinate.
         covariance: the shape of the Gaussian approximation of a vector θ: "spherical" (the thesis's), "diagonal" or
             "full".
+
+    Returns:
+        The problem, for `infer`.
+
+    Raises:
+        ValueError: x is no table of numbers, or a parameter is out of its range.
+
+    Examples:
+        A point far off is taken for clutter, and hardly moves the posterior mean:
+
+        >>> import cavity as cv
+        >>> near, far = cv.models.clutter([1.5, 1.8, 2.1, 2.4, 2.2]), cv.models.clutter([1.5, 1.8, 2.1, 2.4, -5.0])
+        >>> print(cv.infer(near).mean.round(2), cv.infer(far).mean.round(2))
+        2.0 1.95
     """
     points = checks.array("x", x, (1, 2))
     term = Clutter(checks.fraction("w", w), checks.positive("clutter_variance", clutter_variance))
@@ -60,6 +74,18 @@ def mixture_weights(densities: Any, prior: Any = 1.0) -> Problem:
     Args:
         densities: (n, K), the values p_k(x_i).
         prior: one concentration for all components, or K of them.
+
+    Returns:
+        The problem, for `infer`.
+
+    Raises:
+        ValueError: densities or prior are negative, empty, or not of one number of components.
+
+    Examples:
+        >>> import cavity as cv
+        >>> solution = cv.infer(cv.models.mixture_weights([[0.9, 0.1], [0.8, 0.3], [0.2, 0.7]]))
+        >>> solution.mean.round(3).tolist(), solution.concentration.round(2).tolist()
+        ([0.605, 0.395], [1.59, 1.04])
     """
     table = checks.array("densities", densities, (2,))
     components = table.shape[1]
@@ -98,6 +124,19 @@ def truncation(mean: float, variance: float, lower: Any = -math.inf, upper: Any 
         variance: of the same.
         lower: a bound or a vector of bounds, −inf where there is none.
         upper: a bound or a vector of bounds, inf where there is none.
+
+    Returns:
+        The problem, for `infer`.
+
+    Raises:
+        ValueError: a lower bound is not below its upper one, or there are not as many of both.
+
+    Examples:
+        >>> import cavity as cv
+        >>> import numpy as np
+        >>> solution = cv.infer(cv.models.truncation(0.0, 1.0, lower=-1.96, upper=1.96))
+        >>> print(np.exp(solution.log_evidence).round(3), solution.covariance.round(3))
+        0.95 0.759
     """
     low, high = bound("lower", lower), bound("upper", upper)
     if np.shape(low) != np.shape(high) and 1 not in (np.size(low), np.size(high)):
@@ -147,6 +186,21 @@ def posterior(
         moments: how tilted distributions are integrated; by default the factor's closed form if it has one, else
             `Quadrature()` (up to three dimensions).
         multiplicity: how many equal factors each observation stands for; one each by default.
+
+    Returns:
+        The problem, for `infer`.
+
+    Raises:
+        TypeError: `factor` or `prior` is none.
+        ValueError: the data are no arrays of observations, or the prior is not that of a Gaussian.
+
+    Examples:
+        The rate of counts, log rate ~ N(0, 4):
+
+        >>> import cavity as cv
+        >>> problem = cv.models.posterior(cv.factors.Poisson(), [2, 3, 4], prior_variance=4.0)
+        >>> print(cv.infer(problem).mean.round(3))
+        1.014
     """
     if not isinstance(factor, Factor):
         raise TypeError(f"factor must be a cavity.factors.Factor; found {type(factor).__name__}.")

@@ -109,6 +109,15 @@ def blocked_solve(found: BlockedCholesky, right: jax.Array) -> jax.Array:
     return solved
 
 
+def cut_columns(columns: Blocks, width: int) -> Blocks:
+    """Blocks of columns cut into blocks of `width`, each from its own diagonal on."""
+    cut = []
+    for block in columns:
+        for start in range(0, block.shape[1], width):
+            cut.append(block[start:, start : start + width])
+    return tuple(cut)
+
+
 def lower_part(columns: Blocks) -> jax.Array:
     """The columns side by side, with zeros above their diagonal blocks."""
     padded = []

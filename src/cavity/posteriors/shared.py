@@ -17,7 +17,17 @@ from cavity.posteriors.base import Coordinates, Equations, Posterior
 
 @dataclass(frozen=True)
 class Shared(Posterior):
-    """q is one natural parameter vector. A group's scope is None, or the (start, stop) of its part of the vector."""
+    """q is one natural parameter vector. A group's scope is None, or the (start, stop) of its part of the vector.
+
+    Attributes:
+        family: of q, and of every site's message where a group's scope is None.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem = cv.models.clutter([[0.8, 1.6], [2.1, 0.3]], covariance="diagonal")
+        >>> problem.posterior
+        Shared(family=DiagonalGaussian(dimension=2))
+    """
 
     family: Family
 

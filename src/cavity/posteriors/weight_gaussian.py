@@ -53,7 +53,17 @@ LARGEST_BASIS = 50_000_000
 
 @dataclass(frozen=True)
 class WeightGaussian(WindowedPosterior):
-    """Site i of every group sees the latent wᵀxᵢ."""
+    """q over the weights of a linear model, mean and covariance. Site i of every group sees the latent wᵀxᵢ.
+
+    Examples:
+        >>> import cavity as cv
+        >>> model = cv.models.latent_gaussian([1.0, -1.0, 1.0], cv.factors.Probit(), X=[[1, 0], [-1, 0.5], [0.5, 1]])
+        >>> model.posterior
+        WeightGaussian()
+        >>> solution = cv.infer(model)
+        >>> solution.mean.shape, solution.latent_mean.shape
+        ((2,), (3,))
+    """
 
     variable: ClassVar[str] = "weights"
 

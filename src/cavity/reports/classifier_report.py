@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 
 from cavity.kernels import Kernel
 from cavity.kernels.base import Sum
-from cavity.kernels.parameters import Parameters
 from cavity.reports.figures import BLUE, GREY, STYLES, VERMILION, Figure, figure, label, legend
 from cavity.reports.html import Picture, Section, page
 from cavity.reports.tables import Table
@@ -136,7 +135,7 @@ def kernel_words(model: Any) -> str:
     return (" + " if isinstance(kernel, Sum) else " × ").join(part_words(part) for part in kernel.parts)
 
 
-def part_words(part: Parameters) -> str:
+def part_words(part: Kernel) -> str:
     """One kernel and its parameters; of many length scales the shortest and the longest."""
     said = []
     for name in part.parameters:

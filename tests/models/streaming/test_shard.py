@@ -9,7 +9,7 @@ from stream_rows import EPSILON, LABELS, ROWS, reference
 
 import cavity
 from cavity.factors import Step
-from cavity.models.latent_gaussian.assembly import LinearRows
+from cavity.models.latent_gaussian.linear_model import LinearRows
 from cavity.models.streaming.shard import (
     NaturalSums,
     ShardSites,

@@ -42,6 +42,20 @@ def load(name: str) -> Dataset:
 
     Args:
         name: one of `names()`.
+
+    Returns:
+        The features in original units and the labels, neither scaled nor shuffled.
+
+    Raises:
+        ValueError: no data set has this name, or its file holds what is no table of numbers and labels.
+        FileNotFoundError: CAVITY_DATA names no folder, or a set that is not on OpenML is not there.
+        ConnectionError: OpenML does not answer.
+
+    Examples:
+        >>> from cavity_reproductions import datasets
+        >>> wine = datasets.load("wine")
+        >>> wine.X.shape, wine.feature_names[0]
+        ((178, 13), 'alcohol')
     """
     if name in CLASSIFICATION:
         path = local_file(name)

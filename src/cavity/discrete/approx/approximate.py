@@ -206,7 +206,7 @@ class DiscreteSolution(ModelSolution):
     """The solution of a discrete graph, which knows its variables: a `Solution` with marginals and pairs.
 
     What q holds one by one are *nodes*: the variables, or clusters of them. They may have more states than the
-    variables, which are impossible and come last.
+    variables, which are impossible and come last. The attributes of a `Solution` come before those named here.
 
     Attributes:
         variables: of the graph.

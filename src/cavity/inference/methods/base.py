@@ -36,6 +36,12 @@ class Method(ABC):
     """What `infer` takes: made by `EP`, `ADF`, `PowerEP`, `RelaxedEP`, `RestrictedEP`, `ConvergentEP` or `Auto`.
 
     Methods are frozen dataclasses. `str(method)` is the method in words.
+
+    Examples:
+        >>> import cavity as cv
+        >>> method = cv.PowerEP(0.5)
+        >>> isinstance(method, cv.Method), str(method), method.tol
+        (True, 'PowerEP(0.5)', 1e-08)
     """
 
     #: bound on the moment mismatch of every site at a fixed point

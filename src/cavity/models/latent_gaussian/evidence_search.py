@@ -1,7 +1,14 @@
-"""Maximising the log evidence over hyperparameters: L-BFGS-B, warm-started sites, refusals, restarts.
+"""Maximising the log evidence over hyperparameters: what is moved, as one vector, and the search for its best values.
 
-A run that did not reach a fixed point of EP has no gradient here, and the point is refused: the optimiser is shown a
-bowl around the last good point, so it steps back towards it.
+L-BFGS-B, warm-started sites, refusals, restarts. Gradients of the log evidence are taken with the sites held fixed: at
+a fixed point the evidence is stationary in them, so only the explicit dependence counts (numerics 4.2). For a parameter
+φ of the likelihood
+
+    ∂ log Z / ∂φ  =  Σᵢ multiplicityᵢ ∂ log Zᵢ(cavityᵢ; φ) / ∂φ,
+
+where under Power EP log Zᵢ is that of the factor's power with the powered cavity, divided by the power. Away from a
+fixed point they are not the gradient of anything: such a point is refused, and the optimiser is shown a bowl around the
+last good one, so it steps back towards it.
 """
 
 import copy
@@ -10,18 +17,23 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypedDict
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
 from cavity.factors.base import Factor
+from cavity.factors.wrappers import SiteWrapper
 from cavity.inference.infer import infer
 from cavity.inference.methods import Auto, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
-from cavity.models.latent_gaussian.hyperparameters import SearchSpace, likelihood_gradient
 
+#: bounds of positive parameters, searched by their logarithm
+BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 1e5), "df": (1.0, 100.0)}
+#: thresholds are searched by the first one and the logarithms of the gaps
+FIRST, GAPS = (-100.0, 100.0), (np.log(1e-4), np.log(1e3))
 #: the search stops when the log evidence rises by less than this share of itself, or the gradient is this small
 RELATIVE, GRADIENT = 1e-7, 1e-3
 #: the moment mismatch asked of the runs of the search; the last one is made with the method's own
@@ -35,6 +47,139 @@ BOWL = 1e3
 Mapped = Callable[[Callable[[np.ndarray], Any], list[np.ndarray]], Iterable[Any]]
 
 
+@dataclasses.dataclass(frozen=True)
+class SearchSpace:
+    """The vector of a search is (theta, free parameters of the likelihood, others).
+
+    Attributes:
+        theta: logarithms of the prior's parameters, where the search starts.
+        theta_bounds: a row (low, high) for each of them.
+        factor: the likelihood, with the parameters the search starts from.
+        free: names of the likelihood's parameters that the search moves.
+        deviations: of a normal prior on theta around its start, one per number; None or infinite: flat.
+        others: further numbers, all in [0, 1], with a flat prior.
+    """
+
+    theta: np.ndarray
+    theta_bounds: np.ndarray
+    factor: Factor
+    free: tuple[str, ...]
+    deviations: Any = None
+    others: np.ndarray = dataclasses.field(default_factory=partial(np.zeros, 0))
+
+    @property
+    def start(self) -> np.ndarray:
+        """The vector of where the search starts."""
+        parts = [self.theta]
+        for name in self.free:
+            value = np.atleast_1d(np.asarray(getattr(inner(self.factor), name), float))
+            if name == "thresholds":
+                parts += [value[:1], np.log(np.diff(value))]
+            else:
+                parts.append(np.log(np.clip(value, *BOUNDS[name])))
+        return np.concatenate([*parts, self.others])
+
+    @property
+    def limits(self) -> np.ndarray:
+        """A row (low, high) for each number of the vector."""
+        rows = list(self.theta_bounds)
+        for name in self.free:
+            if name == "thresholds":
+                rows += [FIRST] + [GAPS] * (np.size(getattr(inner(self.factor), name)) - 1)
+            else:
+                rows.append(np.log(BOUNDS[name]))
+        return np.asarray(rows + [(0.0, 1.0)] * self.others.size, float).reshape(-1, 2)
+
+    def split(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(theta, the likelihood's, the others) of a vector."""
+        theta, likelihood, others = np.split(vector, [self.theta.size, vector.size - self.others.size])
+        return theta, likelihood, others
+
+    def parameters(self, vector: np.ndarray) -> tuple[np.ndarray, Factor, np.ndarray]:
+        """(theta, the likelihood, its parameters plain numbers, the others) at a vector."""
+        theta, likelihood, others = self.split(vector)
+        found = unpack_likelihood(self.factor, self.free, likelihood) if self.free else self.factor
+        return theta, as_numbers(found), others
+
+    def log_prior(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log density of a vector up to a constant, and its gradient: 1 − 2ε for label noise ε, else normal or flat.
+
+        Few data explain any labels as noise, ε near ½; the prior says that most labels are right.
+        """
+        theta, likelihood, others = self.split(vector)
+        wide = np.full(theta.size, np.inf) if self.deviations is None else np.asarray(self.deviations, float)
+        away = (theta - self.theta) / wide
+        value, gradient, start = -0.5 * float(away @ away), np.zeros(likelihood.size), 0
+        for name in self.free:
+            if name == "label_noise":
+                noise = float(np.exp(likelihood[start]))
+                value += float(np.log1p(-2.0 * noise))
+                gradient[start] = -2.0 * noise / (1.0 - 2.0 * noise)
+            start += np.size(getattr(inner(self.factor), name))
+        return value, np.concatenate([-away / wide, gradient, np.zeros(others.size)])
+
+
+def check_free(factor: Factor, free: tuple[str, ...]) -> None:
+    """Refuse names the likelihood does not have or the search does not know."""
+    for name in free:
+        if not hasattr(inner(factor), name) or name not in (*BOUNDS, "thresholds"):
+            raise ValueError(f"{type(inner(factor)).__name__} has no parameter {name!r} that can be learned.")
+
+
+def inner(factor: Factor) -> Any:
+    """The likelihood itself, without the weights of samples and the residuals of a basis around it."""
+    return inner(factor.factor) if isinstance(factor, SiteWrapper) else factor
+
+
+def with_inner(factor: Factor, likelihood: Factor) -> Factor:
+    """The factor with another likelihood inside."""
+    if not isinstance(factor, SiteWrapper):
+        return likelihood
+    return dataclasses.replace(factor, factor=with_inner(factor.factor, likelihood))  # type: ignore[type-var]
+
+
+def as_numbers(factor: Factor) -> Factor:
+    """The factor with its parameters as plain numbers, or arrays where they are vectors."""
+    return jax.tree.map(lambda leaf: float(leaf) if np.ndim(leaf) == 0 else np.asarray(leaf, float), factor)
+
+
+def unpack_likelihood(factor: Factor, free: tuple[str, ...], vector: Any) -> Factor:
+    """The factor with its free parameters read from a vector, which may be traced."""
+    changes, start = {}, 0
+    for name in free:
+        if name == "thresholds":
+            size = np.size(getattr(inner(factor), name))
+            gaps = jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.exp(vector[start + 1 : start + size]))])
+            changes[name], start = vector[start] + gaps, start + size
+        else:
+            changes[name], start = jnp.exp(vector[start]), start + 1
+    return with_inner(factor, dataclasses.replace(inner(factor), **changes))
+
+
+@partial(jax.jit, static_argnames=("free", "power"))
+def likelihood_gradient(
+    problem: Problem, q: Any, sites: jax.Array, free: tuple[str, ...], vector: jax.Array, power: float = 1.0
+) -> Any:
+    """∂ Σ multiplicity log Zᵢ / power in the vector of the likelihood's free parameters, cavities fixed."""
+    (group,) = problem.groups
+    local = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
+    held = group.copies > 0
+    cavity = jnp.where(held[:, None], local - power * sites, local)
+
+    def total(vector: jax.Array) -> jax.Array:
+        factor: Factor = unpack_likelihood(group.factor, free, vector)
+
+        def log_z(cavity: jax.Array, data: Any) -> jax.Array:
+            key = jax.random.key(0)
+            tilted, _ = group.moments.tilt(group.moments.init(group), factor, group.family, cavity, data, power, key)
+            return tilted.log_z / power
+
+        found = jax.vmap(log_z)(cavity, jax.tree.map(jnp.asarray, group.data))
+        return jnp.sum(jnp.where(held, group.copies * found, 0.0))
+
+    return jax.jacfwd(total)(vector)
+
+
 def rule_of(method: Method | None) -> Method:
     """The method asked for, or the default."""
     if method is not None and not isinstance(method, Method):
@@ -42,19 +187,14 @@ def rule_of(method: Method | None) -> Method:
     return Auto() if method is None else method
 
 
-def search_method(method: Method | None) -> Method:
-    """The method as the search uses it: its tolerance, and fixed points of the evidence only."""
-    return rule_of(method).loosen(SEARCH_TOL)
-
-
 def solve_from(
-    init: Any, problem: Problem, rule: Method, callback: Callable[[Solution], Any] | None = None
+    init: Any, problem: Problem, method: Method | None, callback: Callable[[Solution], Any] | None = None
 ) -> Solution:
     """A solution from `init` (a solution, or sites); where a method other than the default fails, from flat sites."""
-    starts = (None,) if init is None else (init,) if rule.restarts else (init, None)
+    starts = (None,) if init is None else (init,) if method is None or method.restarts else (init, None)
     solution = None
     for start in starts:
-        solution = infer(problem, rule, init=start, callback=callback)
+        solution = infer(problem, method, init=start, callback=callback)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if solution.converged:
@@ -95,7 +235,8 @@ class EvidenceSearch:
     def run(self, vector: np.ndarray) -> Solution:
         """A solution at `vector`, from the last sites if there are any."""
         warm = None if self.last is None else self.last.solution
-        return solve_from(warm, self.build(vector), search_method(self.method))
+        # With the tolerance of a search, and fixed points of the evidence only.
+        return solve_from(warm, self.build(vector), rule_of(self.method).loosen(SEARCH_TOL))
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """(−log evidence − log prior, its gradient), or the bowl for a refused point."""
@@ -222,10 +363,6 @@ def fit_evidence(
         search_callback: called with every `Evaluation` of the search.
     """
 
-    def problem_at(vector: np.ndarray) -> Problem:
-        theta, _, others = space.split(vector)
-        return build(theta, space.likelihood(vector), others)
-
     def gradient_at(vector: np.ndarray, solution: Solution) -> np.ndarray:
         theta, likelihood, others = space.split(vector)
         by_theta, by_others = gradient(theta, others, solution)
@@ -235,12 +372,15 @@ def fit_evidence(
             by_likelihood = likelihood_gradient(*known, jnp.asarray(likelihood), solution.method.power)
         return np.concatenate([np.asarray(by_theta), np.asarray(by_likelihood), np.asarray(by_others)])
 
+    def problem_at(vector: np.ndarray) -> Problem:
+        return build(*space.parameters(vector))
+
     search = EvidenceSearch(problem_at, gradient_at, method, space.log_prior, search_callback)
     vector, warm = space.start, None
     if optimize and vector.size:
         best = maximise(search, vector, space.limits, restarts, seed, mapped)
         if best is not None:
             vector, warm = best.vector, best.solution
-    solution = solve_from(warm, problem_at(vector), rule_of(method), callback)
-    theta, _, others = space.split(vector)
-    return EvidenceFit(theta, space.likelihood(vector), others, solution, search.history)
+    parameters = space.parameters(vector)
+    solution = solve_from(warm, build(*parameters), method, callback)
+    return EvidenceFit(*parameters, solution, search.history)

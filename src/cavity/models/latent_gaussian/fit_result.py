@@ -1,157 +1,33 @@
 """Fitted models: how a fit ended, what each row said, what it predicts, and the parameters a file keeps."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cavity import factors
-from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
 from cavity.inference.status import Result, Status
-from cavity.kernels import Basis
-from cavity.models.latent_gaussian.hyperparameters import as_numbers, inner
+from cavity.models.latent_gaussian.evidence_search import as_numbers, inner
 from cavity.models.latent_gaussian.rows import bucket, padded
-from cavity.posteriors.dense_gaussian import response
-
-#: rows predicted at a time: with all training rows, and with a basis
-CHUNK, CHUNK_OF_BASIS = 1024, 8192
 
 #: mean and variance of latents
 Latents = tuple[np.ndarray, np.ndarray]
 
 
-class DenseResponse(NamedTuple):
-    """What prediction needs of a posterior over latents: α, with mean = K α, and (K + S⁻¹)⁻¹ = G diag(signs) Gᵀ."""
-
-    alpha: jax.Array
-    matrix: jax.Array
-    signs: jax.Array
-
-
-@jax.jit
-def conditioned_latents(cross: jax.Array, variance: jax.Array, known: DenseResponse) -> tuple[jax.Array, jax.Array]:
-    """Mean c α and variance k − Σ signs (c G)² of latents with prior variances k and covariances c."""
-    explained = jnp.sum(known.signs * (cross @ known.matrix) ** 2, axis=1)
-    return cross @ known.alpha, jnp.maximum(variance - explained, 0.0)
-
-
-@jax.jit
-def spanned_latents(
-    rows: jax.Array, residual: jax.Array, mean: jax.Array, covariance: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Mean aᵀm and variance aᵀV a + r of latents aᵀv + e."""
-    return rows @ mean, jnp.maximum(jnp.sum((rows @ covariance) * rows, axis=1), 0.0) + residual
-
-
-def in_chunks(latents: Callable[[np.ndarray], Any], X: Any, size: int) -> Latents:
-    """Mean and variance of the latents at the rows of X, from a function of so many rows that are padded."""
-    parts = []
+def row_chunks(X: Any, size: int) -> Iterator[np.ndarray]:
+    """The rows of X, so many at a time; the last ones are padded."""
     for start in range(0, len(X), size):
         rows = np.asarray(X[start : start + size], float)
-        found = latents(padded(rows, bucket(len(rows))))
-        parts.append((np.asarray(found[0])[: len(rows)], np.asarray(found[1])[: len(rows)]))
-    means, variances = map(np.concatenate, zip(*parts, strict=True))
-    return means, variances
-
-
-def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> Latents:
-    """Mean and variance at the rows of X of a process that was observed at the inputs."""
-    inputs = padded(inputs, known.alpha.size)
-
-    def latents(rows: np.ndarray) -> Any:
-        return conditioned_latents(jnp.asarray(kernel(rows, inputs)), jnp.asarray(kernel.diagonal(rows)), known)
-
-    return in_chunks(latents, X, CHUNK)
-
-
-def basis_latents(kernel: Any, basis: Basis, mean: Any, covariance: Any, X: Any) -> Latents:
-    """Mean and variance at the rows of X of a process that a basis carries; of its weights under q."""
-    return in_chunks(lambda rows: spanned_latents(*basis(kernel, rows), mean, covariance), X, CHUNK_OF_BASIS)
-
-
-def weight_latents(mean: Any, covariance: Any, X: Any) -> Latents:
-    """Mean and variance of wᵀx for the rows x of X."""
-    X = np.asarray(X, float)
-    return X @ mean, np.maximum(np.einsum("ij,ij->i", X @ covariance, X), 0.0)
-
-
-class FromWeights(NamedTuple):
-    """f = wᵀx."""
-
-    def latents(self, solution: Solution, X: Any) -> Latents:
-        """At the rows of X."""
-        rows, mean = checks.array("X", X, (2,)), np.asarray(solution.q.mean)
-        check_columns(rows, mean.size)
-        return weight_latents(mean, np.asarray(solution.q.covariance), rows)
-
-
-class FromKernelMatrix(NamedTuple):
-    """Covariances with new latents are given by the user."""
-
-    def latents(self, solution: Solution, cross: Any, variance: Any = None) -> Latents:
-        """Latents of these prior variances, whose covariances with the training latents are the rows of `cross`."""
-        if variance is None:
-            raise ValueError(
-                "A model made from a kernel_matrix predicts by predict(cross, variance): covariances of the new "
-                "latents with the training latents, one row each, and their prior variances."
-            )
-        cross, variance = checks.array("cross", cross, (2,)), checks.array("variance", variance, (1,))
-        known, n = dense_response(solution), solution.problem.groups[0].size
-        if cross.shape != (variance.size, n):
-            raise ValueError(f"cross must have shape ({variance.size}, {n}); found {cross.shape}.")
-        wide = np.pad(cross, ((0, 0), (0, known.alpha.size - n)))
-        size = bucket(len(variance))
-        mean, spread = conditioned_latents(padded(wide, size), padded(variance, size), known)
-        return np.asarray(mean)[: len(variance)], np.asarray(spread)[: len(variance)]
-
-
-class FromKernel(NamedTuple):
-    """Covariances with new latents come from a kernel and the training inputs."""
-
-    kernel: Any
-    inputs: Any
-
-    def latents(self, solution: Solution, X: Any) -> Latents:
-        """At the rows of X."""
-        rows = checks.array("X", X, (2,))
-        check_columns(rows, self.inputs.shape[1])
-        return kernel_latents(self.kernel, self.inputs, dense_response(solution), rows)
-
-
-class FromBasis(NamedTuple):
-    """f = a(x)ᵀv + e: a basis carries the process, and what it leaves out stays as it was."""
-
-    kernel: Any
-    basis: Any
-
-    def latents(self, solution: Solution, X: Any) -> Latents:
-        """At the rows of X."""
-        q = solution.q
-        return basis_latents(self.kernel, self.basis, q.mean, q.covariance, checks.array("X", X, (2,)))
-
-
-def check_columns(rows: Any, columns: int) -> None:
-    """Refuse inputs that are not like those of training."""
-    if rows.shape[1] != columns:
-        raise ValueError(f"X must have {columns} columns, as in training; found {rows.shape[1]}.")
-
-
-def dense_response(solution: Any) -> DenseResponse:
-    """The response of the posterior as it was run, padding included."""
-    run: Solution = solution.as_run
-    (group,), (sites,) = run.problem.groups, run.sites
-    return DenseResponse(
-        jnp.asarray(run.q.weights), *response(run.problem.prior, group.copies[:, None] * jnp.asarray(sites))
-    )
+        yield padded(rows, bucket(len(rows)))
 
 
 @float64

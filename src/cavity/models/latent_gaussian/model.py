@@ -12,7 +12,7 @@ arrays that lie on an accelerator, a problem is run as it is, because nothing co
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,29 +28,95 @@ from cavity.inference.methods import Method
 from cavity.inference.problem import Problem, SiteGroup, as_mask
 from cavity.inference.solution import ModelSolution, Solution
 from cavity.kernels import Basis, Kernel
-from cavity.models.latent_gaussian.assembly import (
-    check_finite_rows,
+from cavity.models.latent_gaussian.exact_gp import (
+    DenseResponse,
     check_kernel_room,
+    conditioned_latents,
     covariance_matrix,
+    kernel_latents,
     kernel_schedule,
-    weight_precision,
-    weight_schedule,
 )
-from cavity.models.latent_gaussian.fit_result import (
-    FromBasis,
-    FromKernel,
-    FromKernelMatrix,
-    FromWeights,
-    factor_predictions,
-)
+from cavity.models.latent_gaussian.fit_result import Latents, factor_predictions
+from cavity.models.latent_gaussian.linear_model import weight_latents, weight_precision, weight_schedule
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
+from cavity.models.latent_gaussian.sparse_gp import basis_latents, check_finite_rows
 from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import Quadrature, default_moments
-from cavity.posteriors.dense_gaussian import Dense, DenseGaussian, KernelPrior
+from cavity.posteriors.dense_gaussian import Dense, DenseGaussian, KernelPrior, response
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: up to so many rows a problem is padded: beyond, a run costs more than a compilation
 MOST_PADDED = 1024
+
+
+class FromWeights(NamedTuple):
+    """f = wᵀx."""
+
+    def latents(self, solution: Solution, X: Any) -> Latents:
+        """At the rows of X."""
+        rows, mean = checks.array("X", X, (2,)), np.asarray(solution.q.mean)
+        check_columns(rows, mean.size)
+        return weight_latents(mean, np.asarray(solution.q.covariance), rows)
+
+
+class FromKernelMatrix(NamedTuple):
+    """Covariances with new latents are given by the user."""
+
+    def latents(self, solution: Solution, cross: Any, variance: Any = None) -> Latents:
+        """Latents of these prior variances, whose covariances with the training latents are the rows of `cross`."""
+        if variance is None:
+            raise ValueError(
+                "A model made from a kernel_matrix predicts by predict(cross, variance): covariances of the new "
+                "latents with the training latents, one row each, and their prior variances."
+            )
+        cross, variance = checks.array("cross", cross, (2,)), checks.array("variance", variance, (1,))
+        known, n = dense_response(solution), solution.problem.groups[0].size
+        if cross.shape != (variance.size, n):
+            raise ValueError(f"cross must have shape ({variance.size}, {n}); found {cross.shape}.")
+        wide = np.pad(cross, ((0, 0), (0, known.alpha.size - n)))
+        size = bucket(len(variance))
+        mean, spread = conditioned_latents(padded(wide, size), padded(variance, size), known)
+        return np.asarray(mean)[: len(variance)], np.asarray(spread)[: len(variance)]
+
+
+class FromKernel(NamedTuple):
+    """Covariances with new latents come from a kernel and the training inputs."""
+
+    kernel: Any
+    inputs: Any
+
+    def latents(self, solution: Solution, X: Any) -> Latents:
+        """At the rows of X."""
+        rows = checks.array("X", X, (2,))
+        check_columns(rows, self.inputs.shape[1])
+        return kernel_latents(self.kernel, self.inputs, dense_response(solution), rows)
+
+
+class FromBasis(NamedTuple):
+    """f = a(x)ᵀv + e: a basis carries the process, and what it leaves out stays as it was."""
+
+    kernel: Any
+    basis: Any
+
+    def latents(self, solution: Solution, X: Any) -> Latents:
+        """At the rows of X."""
+        q = solution.q
+        return basis_latents(self.kernel, self.basis, q.mean, q.covariance, checks.array("X", X, (2,)))
+
+
+def check_columns(rows: Any, columns: int) -> None:
+    """Refuse inputs that are not like those of training."""
+    if rows.shape[1] != columns:
+        raise ValueError(f"X must have {columns} columns, as in training; found {rows.shape[1]}.")
+
+
+def dense_response(solution: Any) -> DenseResponse:
+    """The response of the posterior as it was run, padding included."""
+    run: Solution = solution.as_run
+    (group,), (sites,) = run.problem.groups, run.sites
+    return DenseResponse(
+        jnp.asarray(run.q.weights), *response(run.problem.prior, group.copies[:, None] * jnp.asarray(sites))
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -211,6 +277,25 @@ def latent_gaussian(
         prior_variance: of the weights: a number, one per feature, or a covariance matrix; 1 by default.
         multiplicity: how many equal observations each row stands for; one each by default.
         moments: how tilted distributions are integrated; by default the likelihood's own way, else `Quadrature()`.
+
+    Returns:
+        The model, for `infer`, whose solution then predicts.
+
+    Raises:
+        TypeError: `likelihood`, `kernel` or `basis` is none.
+        ValueError: y, X, the kernel matrix or the prior do not go together, or hold what cannot be.
+
+    Examples:
+        Two labels of correlation 1/4 agree with probability 1/4 + arcsin(1/4)/(2π) = 0.2902:
+
+        >>> import cavity as cv
+        >>> import numpy as np
+        >>> model = cv.models.latent_gaussian([1.0, 1.0], cv.factors.Probit(), kernel_matrix=[[1.0, 0.5], [0.5, 1.0]])
+        >>> solution = cv.infer(model)
+        >>> print(np.exp(solution.log_evidence).round(4))
+        0.2902
+        >>> solution.predict(cross=[[0.5, 0.5]], variance=[1.0])["probability"].round(3)
+        array([0.639])
     """
     if not isinstance(likelihood, Factor):
         raise TypeError(

@@ -4,9 +4,11 @@ A row of weight w stands for t^w. Rows that agree in inputs and label are one si
 factors t^(W/⌈W⌉), its multiplicity. So a weight of 2 is the row written twice, a weight of 0 the row left out, and a
 permutation changes nothing.
 
-Their number is padded to a bucket, so that data sets of similar size share one compiled program.
+Their number is padded to a bucket, so that data sets of similar size share one compiled program. Padding has
+multiplicity 0: it is in no posterior, cavity or evidence.
 """
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +16,8 @@ import jax
 import numpy as np
 
 from cavity._core import checks
+from cavity.factors.base import Factor
+from cavity.factors.wrappers import Tempered
 
 #: a sum of weights this close to a whole number, relative to it, is that number: 0.1 + 0.2 + 0.7 are one copy, not two.
 ROUNDING = 1e-12
@@ -128,3 +132,37 @@ def padded(tree: Any, size: int) -> Any:
 def padded_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
     """A vector or matrix of sites with flat ones at the end."""
     return np.concatenate([values, np.zeros((size - values.shape[0], *values.shape[1:]))])
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddedRows:
+    """n rows with what is observed of their latents; X and data are padded by repetitions of the first row.
+
+    Attributes:
+        X: (size, columns), the inputs.
+        data: what the sites hold: the observations, with the exponents where there are any.
+        factor: the likelihood of a site, raised to the exponents where there are any.
+        multiplicity: (n,), how many equal factors each row stands for.
+    """
+
+    X: np.ndarray
+    data: Any
+    factor: Factor
+    multiplicity: np.ndarray
+
+    @classmethod
+    def of(cls, X: Any, y: Any, factor: Factor, sample_weight: Any = None) -> "PaddedRows":
+        """The rows of X with their observations.
+
+        Args:
+            X: (n, columns), the inputs.
+            y: what the likelihood takes, one entry per row.
+            factor: the likelihood.
+            sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power. 1 by default.
+        """
+        X = np.asarray(X, float)
+        size = bucket(len(X))
+        multiplicity, exponents = split_weights(np.ones(len(X)) if sample_weight is None else sample_weight)
+        if exponents is not None:
+            y, factor = (y, exponents), Tempered(factor)
+        return cls(padded(X, size), padded(y, size), factor, multiplicity)

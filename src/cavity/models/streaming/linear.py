@@ -20,13 +20,11 @@ from cavity.inference.methods import ADF, Method, Sweeps
 from cavity.inference.status import Status
 from cavity.kernels import Basis, Kernel
 from cavity.kernels.basis import Spanned
-from cavity.models.latent_gaussian.assembly import weight_precision
-from cavity.models.latent_gaussian.evidence_search import rule_of
+from cavity.models.latent_gaussian.evidence_search import as_numbers, rule_of
 from cavity.models.latent_gaussian.fit_result import FitResult
-from cavity.models.latent_gaussian.hyperparameters import as_numbers
-from cavity.models.latent_gaussian.linear_model import LinearModel
-from cavity.models.latent_gaussian.processes import SparseGP
+from cavity.models.latent_gaussian.linear_model import LinearModel, weight_precision
 from cavity.models.latent_gaussian.rows import bucket, padded
+from cavity.models.latent_gaussian.sparse_gp import SparseGP
 from cavity.models.streaming.chunks import ChunkReader, source_of
 from cavity.models.streaming.run import CheckpointOptions, StreamProgress, StreamRun
 from cavity.models.streaming.shard import NaturalSums, PassState
@@ -183,10 +181,17 @@ def stream_sparse_gps(
     rows may have found. Leave-one-out predictions are not kept.
 
     Args:
-        batches, factor, observed, row_weights, method, checkpoint, every, resume, callback: as for
-            `stream_linear_models`.
+        batches: as for `stream_linear_models`, as all that is not said of here.
         kernel: the covariance function.
         basis: inducing inputs or random features, which stay as they are.
+        factor: the likelihood of an observation.
+        observed: from y to what the models observe, (models, rows); None for one model that observes y.
+        row_weights: from y to factors on the weights of the rows; None for none.
+        method: EP, Power EP, restricted EP or ADF; None is EP.
+        checkpoint: the file that the run writes; without it the sites are in memory.
+        every: seconds between two checkpoints.
+        resume: the checkpoint to go on from, and to keep up to date.
+        callback: called with a `StreamProgress` when a pass is over and every few seconds.
 
     Returns:
         The models, and the reader, which knows the columns.
@@ -194,6 +199,17 @@ def stream_sparse_gps(
     Raises:
         TypeError: `basis` is no basis of `cavity.kernels`.
         ValueError: as for `stream_linear_models`.
+
+    Examples:
+        >>> import cavity as cv
+        >>> import numpy as np
+        >>> from cavity.models.streaming import stream_sparse_gps
+        >>> X = np.linspace(-2.0, 2.0, 9)[:, None]
+        >>> batches = [(X[:5], np.sign(X[:5, 0] + 0.1)), (X[5:], np.sign(X[5:, 0]))]
+        >>> process = {"kernel": cv.kernels.RBF(1.0), "basis": cv.kernels.InducingInputs([[-1.0], [0.0], [1.0]])}
+        >>> (model,), _ = stream_sparse_gps(batches, factor=cv.factors.Probit(), **process)
+        >>> str(model.status), model.predict([[-1.5], [1.5]])["probability"].round(2).tolist()
+        ('converged', [0.22, 0.8])
     """
     if not isinstance(basis, Basis):
         raise TypeError(

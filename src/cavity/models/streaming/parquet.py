@@ -27,6 +27,17 @@ def parquet(
     Raises:
         ValueError: a column is missing or holds no numbers, or the files cannot be read as Parquet.
         ImportError: PyArrow is not installed.
+
+    Examples:
+        >>> import tempfile
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet
+        >>> from cavity.models.streaming import parquet
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pa.parquet.write_table(pa.table({"age": [31, 54], "risk": [-1, 1]}), f"{folder}/people.parquet")
+        ...     batches = parquet(folder, target="risk")
+        ...     [(X.tolist(), y.tolist()) for X, y in batches()]
+        [([[31.0], [54.0]], [-1, 1])]
     """
     dataset = open_dataset(path)
     known = dataset.schema.names

@@ -11,7 +11,7 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.assembly import LinearRows
+from cavity.models.latent_gaussian.linear_model import LinearRows
 from cavity.models.latent_gaussian.rows import bucket, padded_with_zeros
 from cavity.models.streaming import checkpoint
 from cavity.models.streaming.checkpoint import SitesInFiles, SitesInMemory, SiteStore
@@ -32,9 +32,25 @@ ROUNDING = 1e-9
 
 
 class StreamProgress(NamedTuple):
-    """How far a run is. stage: "sweep" or "measure". rows: read in this pass; total: in a whole one, once known.
+    """How far a run is.
 
-    mismatch: the largest met in this pass. speed: rows per second of this pass. ended: whether the pass is over.
+    Attributes:
+        stage: "sweep" or "measure".
+        sweep: number of the sweep, from 1; while measuring, sweeps made.
+        rows: read in this pass.
+        total: rows of a whole pass, once known.
+        mismatch: the largest met in this pass.
+        speed: rows per second of this pass.
+        ended: whether the pass is over.
+
+    Examples:
+        >>> import cavity as cv
+        >>> import numpy as np
+        >>> from cavity.models.streaming import stream_linear_models
+        >>> heard, rows = [], (np.array([[1.0], [2.0], [-1.0]]), np.array([1.0, 1.0, -1.0]))
+        >>> _ = stream_linear_models(rows, factor=cv.factors.Probit(), callback=heard.append)
+        >>> heard[0].stage, heard[0].sweep, heard[0].rows, heard[-1].stage
+        ('sweep', 1, 3, 'measure')
     """
 
     stage: str

@@ -28,8 +28,8 @@ from cavity.inference.schedule import InOrder, Schedule
 from cavity.inference.status import CODES, FIXED_POINTS, Status
 from cavity.inference.stepping import Report, status_code
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.assembly import LinearRows, weight_schedule
 from cavity.models.latent_gaussian.fit_result import log_likelihood_at_zero
+from cavity.models.latent_gaussian.linear_model import LinearRows, weight_schedule
 from cavity.models.latent_gaussian.rows import feature_bucket
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior, Weights, weights
 
