@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity.inference.evidence import log_scale
+from cavity.families.base import Family
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
@@ -261,6 +261,15 @@ class State(NamedTuple):
     residuals: jax.Array
     finished: jax.Array
     moments: tuple[Any, ...]
+
+
+def log_scale(family: Family, cavity: jax.Array, log_z: jax.Array, site: jax.Array, power: float) -> jax.Array:
+    """log sᵢ = (log Zᵢ + A(cavity) − A(cavity + power·site)) / power: the scaled site has the factor's own integral.
+
+    A scaled site is t̃ᵢ(x) = sᵢ exp(etaᵢ·T(x)) (thesis 3.39). For the matched site and power 1 log sᵢ is
+    log Z q(x)/q_new(x) taken apart (3.59, 3.107).
+    """
+    return (log_z + family.log_partition(cavity) - family.log_partition(cavity + power * site)) / power
 
 
 def scaled_at_visits(method: UpdateRule, group: SiteGroup) -> bool:

@@ -15,10 +15,9 @@ from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
 from cavity.inference._double_loop import compiled_step
 from cavity.inference._learning import learns
-from cavity.inference._loop import Start, blank_state, measure_state
+from cavity.inference._loop import Start, blank_state, conclude, measure_state
 from cavity.inference._newton import marginals_of, polish
 from cavity.inference._visit import Report, State
-from cavity.inference.evidence import log_evidence
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.methods.sweeps import ADF
 from cavity.inference.problem import Problem
@@ -35,8 +34,8 @@ def settle(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
     """The state, report and log evidence of given sites."""
     state = blank_state(problem, method, init)
     report = measure_state(problem, method, state, key)
-    state = state._replace(log_scales=report.log_scales)
-    return state, report, log_evidence(problem, state.q, state.log_scales)
+    state, evidence = conclude(problem, method, state._replace(log_scales=report.log_scales), report)
+    return state, report, evidence
 
 
 def judge_sites(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
