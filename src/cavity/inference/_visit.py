@@ -11,9 +11,8 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
-from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
+from cavity.inference.update_rule import MAX_HALVINGS, Integrals, Projected, UpdateRule
 from cavity.moments.base import UNSURE
 from cavity.numerics.sums import all_last
 

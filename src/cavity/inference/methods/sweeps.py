@@ -19,12 +19,11 @@ from cavity.inference._loop import Start, advance_anew, advance_in_place, initia
 from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.problem import Problem
-from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
 from cavity.inference.solution import Solution, as_solution
 from cavity.inference.status import Status
-from cavity.inference.update_rule import UpdateRule
+from cavity.inference.update_rule import Matched, Projection, Restricted, UpdateRule
 
 #: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
 CHUNK_SECONDS = 2.5
