@@ -2,11 +2,14 @@
 
 A sweep visits the blocks of every group; a run is sweeps until the moment mismatch of all sites, measured at the state
 handed back, is within tolerance. The same functions serve the compiled run, the host-driven run and `jax.vmap`.
+
+Moments may learn between two sweeps: what they were unsure of is answered by an oracle on the host. Learned state is
+traced data of the compiled sweeps (`State.moments`), so what was learned compiles nothing anew.
 """
 
 from collections.abc import Callable
 from functools import partial, reduce
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -38,9 +41,12 @@ from cavity.inference._visit import (
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import UpdateRule
+from cavity.moments.base import Batch
 
 #: sites are measured this many at a time, so that node arrays of a quadrature stay small.
 MEASURE_BATCH = 1024
+#: a copy: a run takes over the memory of its state, and the strategies keep what they have learned
+own_memory = partial(jnp.array, copy=True)
 
 
 class Visits(NamedTuple):
@@ -320,3 +326,35 @@ def advance(
 #: `advance` compiled; the second takes over the memory of the state it is given, which is gone afterwards
 advance_anew = jax.jit(advance)
 advance_in_place = jax.jit(advance, donate_argnames="state")
+
+
+def learns(problem: Problem) -> bool:
+    """Whether the moments of some group do."""
+    return any(map(attrgetter("moments.learns"), problem.groups))
+
+
+@partial(jax.jit, static_argnames="number")
+def cavities_of(problem: Problem, method: UpdateRule, state: State, number: int) -> jax.Array:
+    """The cavities of all sites of a group."""
+    group = problem.groups[number]
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, jnp.arange(group.size))
+    return local - method.power * state.sites[number]
+
+
+def learn_unsure(problem: Problem, method: UpdateRule, state: State, report: Report) -> State:
+    """The state after the moments that learn have been told of the sites they were unsure of.
+
+    Those sites stayed as they were. A state that was finished stays so where nothing was learned that it depends on.
+    """
+    moments, goes_on, ended = list(state.moments), False, bool(state.finished)
+    for number, (group, unsure) in enumerate(zip(problem.groups, report.unsure, strict=True)):
+        if not group.moments.learns:
+            continue
+        # All sites, whichever are unsure: their number does not change, so nothing is compiled again.
+        cavities = cavities_of(problem, method, state, number)
+        batch = Batch(group.factor, group.family, cavities, group.data, np.asarray(unsure), ended)
+        learned, changed = group.moments.learn(state.moments[number], batch)
+        moments[number] = jax.tree.map(own_memory, learned)
+        goes_on = goes_on or changed
+    state = state._replace(moments=tuple(moments))
+    return state._replace(finished=jnp.zeros((), bool)) if goes_on else state

@@ -14,8 +14,7 @@ from cavity._core.precision import to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
 from cavity.inference._double_loop import compiled_step
-from cavity.inference._learning import learns
-from cavity.inference._loop import Start, blank_state, conclude, measure_state
+from cavity.inference._loop import Start, blank_state, conclude, learns, measure_state
 from cavity.inference._newton import marginals_of, polish
 from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method

@@ -14,8 +14,15 @@ from cavity._core import checks
 from cavity._core.precision import forward_only, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
-from cavity.inference._learning import learn_unsure, learns, own_memory
-from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
+from cavity.inference._loop import (
+    Start,
+    advance_anew,
+    advance_in_place,
+    initial_state,
+    learn_unsure,
+    learns,
+    own_memory,
+)
 from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.problem import Problem
@@ -57,9 +64,9 @@ class Sweeps(UpdateRule, Method):
 
         An interruption ends the run after the chunk it meets.
         """
-        began, compiled = time.perf_counter(), self.as_compiled()
-        learned = tuple(jax.tree.map(own_memory, group.moments.init(group)) for group in problem.groups)
-        state = initial_state(problem, compiled, init, key, learned)
+        began, compiled, learning = time.perf_counter(), self.as_compiled(), learns(problem)
+        learned = tuple(group.moments.init(group) for group in problem.groups) if learning else None
+        state = initial_state(problem, compiled, init, key, jax.tree.map(own_memory, learned))
         callback = limits.callback
         # Somebody who listens is handed every state, so it must outlive the next chunk.
         advance = advance_in_place if callback is None else advance_anew
@@ -72,7 +79,7 @@ class Sweeps(UpdateRule, Method):
             if reached is None or (arrived is None and is_deleted(state)):
                 raise KeyboardInterrupt
             state, report, evidence = reached
-            state = learn_unsure(problem, self, state, report)
+            state = learn_unsure(problem, self, state, report) if learning else state
             now, made = time.perf_counter(), int(state.sweep) - done
             done += made
             ended = Status.MAX_SWEEPS
@@ -81,7 +88,7 @@ class Sweeps(UpdateRule, Method):
                 if ended is Status.RUNNING and limits.impatient is not None and done % PATIENCE == 0:
                     ended = Status.STALLED if limits.impatient(np.asarray(state.residuals)[:done]) else ended
             if callback is None and ended is Status.RUNNING:
-                one_by_one = limits.deadline is not None or learns(problem)
+                one_by_one = limits.deadline is not None or learning
                 chunk = 1 if one_by_one else longer_chunk(made, now - before)
                 chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
                 continue
