@@ -196,11 +196,6 @@ def is_identity(index: Table, size: int) -> bool:
     return isinstance(index, np.ndarray) and np.array_equal(index.ravel(), np.arange(size))
 
 
-def clip_index(index: Table, size: int) -> Any:
-    """Numbers of padding replaced by the last site's: it is looked at and not changed."""
-    return np.minimum(index, size - 1) if isinstance(index, np.ndarray) else jnp.minimum(index, size - 1)
-
-
 def site_key(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Array:
     """A key for these numbers; the key as it is where nobody uses it, which keeps the compiled loop small.
 
@@ -321,7 +316,7 @@ def scatter_visits(
         scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
         log_scales = replaced(log_scales, scales, trials.accepted)
     counts = state.counts
-    tilts = tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts))
+    tilts = (*counts.tilts[:number], counts.tilts[number] + jnp.sum(real), *counts.tilts[number + 1 :])
     held = real & (rows.copies > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),
