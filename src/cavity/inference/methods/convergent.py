@@ -117,7 +117,7 @@ class DoubleLoop(Method):
                 residuals.append(float(solution.mismatch))
                 if solution.converged or step == self.max_sweeps:
                     break
-                if limits.passed:
+                if time.perf_counter() >= limits.deadline:
                     return told(solution).ended(Status.TIME_BUDGET)
                 if limits.callback is not None:
                     limits.callback(told(solution).ended(Status.RUNNING))
