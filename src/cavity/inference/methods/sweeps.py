@@ -78,7 +78,7 @@ class Sweeps(UpdateRule, Method):
                 jax.block_until_ready(reached)
             except KeyboardInterrupt:
                 interrupted = True  # what has begun is short and is waited for by whoever looks at it
-            if not reached or is_deleted(reached[0]):
+            if interrupted and (not reached or is_deleted(reached[0])):
                 raise KeyboardInterrupt
             state, report, evidence = reached[0]
             state = learn_unsure(problem, self, state, report) if learning else state
