@@ -174,10 +174,10 @@ def measure_site(
 
 def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
     """q from the prior and the sites, free of the rounding of the updates."""
-    rows = zip(problem.groups, sites, strict=True)
-    return problem.posterior.refresh(
-        problem.prior, tuple((group.scope, group.copies[:, None] * own) for group, own in rows)
-    )
+    weighted = []
+    for group, own in zip(problem.groups, sites, strict=True):
+        weighted.append((group.scope, group.copies[:, None] * own))
+    return problem.posterior.refresh(problem.prior, tuple(weighted))
 
 
 class Start(NamedTuple):
@@ -202,7 +202,7 @@ def blank_state(
         memory=blank if start is None or start.memory is None else start.memory,
         log_scales=tuple(jnp.zeros(group.size) for group in groups),
         mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in groups),
-        counts=Counts(zero, zero, zero, zero, tuple(zero for _ in groups)),
+        counts=Counts(zero, zero, zero, zero, (zero,) * len(groups)),
         sweep=zero,
         residuals=jnp.full(method.max_sweeps, jnp.nan),
         finished=jnp.zeros((), bool),

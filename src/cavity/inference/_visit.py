@@ -149,15 +149,12 @@ def visit(
     """
     places, rows = block
     trial = propose(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
-    step = step_of(method, group, rows, trial)
-
-    def absorbed(scale: jax.Array | float) -> Any:
-        return problem.posterior.absorb(window, group.scope, places, scale * rows.copies[:, None] * step)
-
+    change = rows.copies[:, None] * step_of(method, group, rows, trial)
+    absorb = partial(problem.posterior.absorb, window, group.scope, places)
     # A single site of one copy moves q between two proper distributions: itself and the projected one.
     if rows.which.shape[0] == 1 and group.at_most_one and method.power == 1.0:
-        return absorbed(1.0), (trial, jnp.zeros((), int))
-    halvings, changed = backtrack(problem, absorbed)
+        return absorb(change), (trial, jnp.zeros((), int))
+    halvings, changed = backtrack(problem, lambda scale: absorb(scale * change))
     return changed, (trial, halvings)
 
 

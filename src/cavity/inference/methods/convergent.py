@@ -52,9 +52,10 @@ def can_solve(problem: Problem) -> bool:
 
 @one_blas_thread()
 def newton(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...], key: jax.Array) -> Solution | None:
-    """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one."""
-    if not can_solve(problem):
-        return None
+    """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one.
+
+    For problems that it `can_solve`.
+    """
     ended = polish(problem, method.as_compiled(), Start(sites), key)
     if not float(ended.largest) <= method.tol:
         return None
