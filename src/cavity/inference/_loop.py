@@ -98,8 +98,8 @@ def pass_over(
     else:
         outer, visits = jax.lax.scan(visit_block, outer, (rows.which, rows))
     joined = jax.tree.map(partial(jax.lax.collapse, start_dimension=0, stop_dimension=len(shape)), (rows, visits))
-    rows, (trials, halvings) = jax.tree.map(itemgetter(slice(blocks)), joined)
-    state = scatter_visits(method, group, number, state, table, rows, trials, halvings)
+    rows, (trials, shares) = jax.tree.map(itemgetter(slice(blocks)), joined)
+    state = scatter_visits(method, group, number, state, table, rows, trials, shares)
     # A pass in windows leaves no q of its own.
     return state._replace(q=refresh(problem, state.sites) if levels else outer)
 
@@ -120,15 +120,15 @@ def visit_together(
     trial = propose(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
 
-    def rebuilt(scale: jax.Array | float) -> Any:
+    def rebuilt(share: jax.Array | float) -> Any:
         if is_identity(table, group.size):
-            own = rows.site + scale * step
+            own = rows.site + share * step
         else:
-            own = state.sites[number].at[index].add(scale * step, mode="drop")
+            own = state.sites[number].at[index].add(share * step, mode="drop")
         return refresh(problem, (*state.sites[:number], own, *state.sites[number + 1 :]))
 
-    halvings, q = backtrack(problem, rebuilt)
-    one = jax.tree.map(partial(jnp.expand_dims, axis=0), (rows, trial, halvings))
+    share, q = backtrack(problem, rebuilt)
+    one = jax.tree.map(partial(jnp.expand_dims, axis=0), (rows, trial, share))
     return scatter_visits(method, group, number, state._replace(q=q), table, *one)
 
 

@@ -144,7 +144,7 @@ def visit(
 ) -> tuple[Any, tuple[ProposedUpdate, jax.Array]]:
     """Try one block of sites, at given places of a window (None: all of them), and absorb their change into it.
 
-    Says how often the step had to be halved. Only what the next visit needs is computed here; new sites, mismatch,
+    Says which share of the step was taken. Only what the next visit needs is computed here; new sites, mismatch,
     scales and counts follow for all together.
     """
     places, rows = block
@@ -153,26 +153,25 @@ def visit(
     absorb = partial(problem.posterior.absorb, window, group.scope, places)
     # A single site of one copy moves q between two proper distributions: itself and the projected one.
     if rows.which.shape[0] == 1 and group.at_most_one and method.power == 1.0:
-        return absorb(change), (trial, jnp.zeros((), int))
-    halvings, changed = backtrack(problem, lambda scale: absorb(scale * change))
-    return changed, (trial, halvings)
+        return absorb(change), (trial, jnp.ones(()))
+    share, changed = backtrack(problem, lambda share: absorb(share * change))
+    return changed, (trial, share)
 
 
 def backtrack(problem: Problem, absorbed: Callable[[jax.Array | float], Any]) -> tuple[jax.Array, Any]:
-    """The state `absorbed` makes of the longest share of a step that leaves it proper, and how often it was halved."""
+    """The longest share of a step that leaves the state `absorbed` makes of it proper, and that state.
+
+    The step is halved until it does, and given up when even the shortest was too long: then the share is 0.
+    """
 
     def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
-        return ~problem.posterior.is_valid(attempted[1]) & (attempted[0] <= MAX_HALVINGS)
+        return ~problem.posterior.is_valid(attempted[1]) & (attempted[0] > 0.0)
 
     def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        return attempted[0] + 1, absorbed(step_scale(attempted[0] + 1))
+        share = jnp.where(attempted[0] > 0.5**MAX_HALVINGS, 0.5 * attempted[0], 0.0)
+        return share, absorbed(share)
 
-    return jax.lax.while_loop(too_long, shorten, (jnp.zeros((), int), absorbed(1.0)))
-
-
-def step_scale(halvings: jax.Array) -> jax.Array:
-    """The share of the step left after so many halvings; none when even the shortest was too long."""
-    return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
+    return jax.lax.while_loop(too_long, shorten, (jnp.ones(()), absorbed(1.0)))
 
 
 def gather(
@@ -284,15 +283,14 @@ def scatter_visits(
     table: Table,
     rows: SiteBatch,
     trials: ProposedUpdate,
-    halvings: jax.Array,
+    shares: jax.Array,
 ) -> State:
     """The state with what the visits of a table left: sites, scales and mismatch put in place, counts added up.
 
     Scans hand the trials out and the new rows are put in place here, once per table, by a gather: carrying the arrays
     through the scan would copy them at every visit.
     """
-    scale = step_scale(halvings)[:, None, None]
-    new = rows._replace(site=rows.site + scale * step_of(method, group, rows, trials))
+    new = rows._replace(site=rows.site + shares[:, None, None] * step_of(method, group, rows, trials))
     rows, new, trials = jax.tree.map(one_after_another, (rows, new, trials))
     log_scales = state.log_scales
     real = rows.which < group.size
@@ -324,7 +322,7 @@ def scatter_visits(
             counts.improper_cavity + jnp.sum(~trials.proper & held),
             counts.nonfinite + jnp.sum(trials.proper & ~trials.finite & ~trials.unsure & held),
             counts.unsure + jnp.sum(trials.proper & trials.unsure & held),
-            counts.shortened + jnp.sum(halvings > 0),
+            counts.shortened + jnp.sum(shares < 1.0),
             tilts,
         ),
     )
