@@ -19,8 +19,8 @@ import cavity as cv
 from cavity import families, kernels
 from cavity.factors import Factor
 from cavity.families import Family
-from cavity.inference.projection import Projection
 from cavity.inference.schedule import Schedule
+from cavity.inference.update_rule import Projection
 from cavity.kernels import Kernel
 from cavity.moments.base import Moments
 from cavity.posteriors.base import Posterior
