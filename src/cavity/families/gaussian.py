@@ -16,12 +16,12 @@ d1 is the gradient of log Z in the cavity mean; d2 is the Hessian (full), its di
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from cavity.families.base import Family, OrFlat
+from cavity.families.base import Family, OrFlat, Tilted
 from cavity.numerics.sums import cross_difference, log_excess
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -39,6 +39,7 @@ class Gaussian(Family):
     """
 
     size: ClassVar[int] = 2  # type: ignore[override]
+    local_size: ClassVar[int] = 2  # type: ignore[override]
 
     def from_mean(self, mean: Any, variance: Any) -> jax.Array:
         """Natural parameters of N(mean, variance)."""
@@ -175,6 +176,33 @@ def gaussian_kl(nu: jax.Array, tau: jax.Array, nu_new: jax.Array, tau_new: jax.A
     """KL of one-dimensional Gaussians, elementwise, from their natural parameters."""
     shift = cross_difference(nu, tau, nu_new, tau_new) / tau
     return 0.5 * (log_excess((tau_new - tau) / tau, tau_new / tau) + shift * (shift / tau_new))
+
+
+class Tilt(NamedTuple):
+    """A tilted scalar Gaussian; Z is a function of the mean m of the cavity N(m, v).
+
+    log_z: log Z.
+    d1: (log Z)'.
+    bend: −(log Z)''.
+    rise: −Z''/Z = bend − d1².
+    pull: d1 + m · bend, the site's nu times `ratio`.
+    lift: d1 + m · rise.
+    ratio: the tilted variance over v, 1 − v · bend.
+    """
+
+    log_z: jax.Array
+    d1: jax.Array
+    bend: jax.Array
+    rise: jax.Array
+    pull: jax.Array
+    lift: jax.Array
+    ratio: jax.Array
+
+
+def as_tilted(tilt: Tilt, sign: Any = 1.0) -> Tilted:
+    """log Z, (d1, d2) and the site of a scalar Gaussian; of t(sign · f) under the mirrored cavity, sign is ±1."""
+    stats = jnp.stack([sign * tilt.d1, -tilt.bend], axis=-1)
+    return Tilted(tilt.log_z, stats, jnp.stack([sign * tilt.pull, tilt.bend], axis=-1) / tilt.ratio[..., None])
 
 
 @dataclass(frozen=True)

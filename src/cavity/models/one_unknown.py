@@ -16,8 +16,7 @@ from cavity.factors.probabilities import Mixture
 from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
 from cavity.families.base import Family
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.moments.base import Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import default_moments
 from cavity.posteriors.shared import Shared
 

@@ -23,8 +23,7 @@ from cavity.families.standardised import (
     whiten,
     whitened_moments,
 )
-from cavity.moments.base import Info, Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm, Info, Moments
 from cavity.moments.joint import ORDERS as JOINT_ORDERS
 from cavity.moments.joint import is_joint, joint
 from cavity.numerics.quadrature import EVALUATIONS, evaluations, integrate, integrate_product, log_abs

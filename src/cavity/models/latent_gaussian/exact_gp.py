@@ -26,10 +26,9 @@ from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
 from cavity.models.latent_gaussian.rows import PaddedRows, bucket, padded, padded_with_zeros
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm
 from cavity.numerics.blocked import cholesky, identity, sample_gaussian
-from cavity.posteriors.dense_algebra import KernelPrior, information, response, window_sizes
-from cavity.posteriors.dense_gaussian import DenseGaussian
+from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, information, response, window_sizes
 
 #: arrays of n × n numbers that a run of the kernel form holds at a time
 SQUARES = 6.6

@@ -40,7 +40,7 @@ from cavity.models.latent_gaussian.rows import (
     padded_with_zeros,
     split_weights,
 )
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: where the search may move the prior variance of the weights, as a factor
