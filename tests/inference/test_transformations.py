@@ -213,10 +213,31 @@ def test_a_bare_solution_names_the_line_that_answers(question):
         getattr(bare, question)
 
 
-def test_a_solution_of_another_graph_is_refused():
-    for own, other in ((skills(), cv.infer(rain(), cv.EP())), (rain(), cv.infer(cv.DiscreteGraph([2, 2, 2])))):
-        with pytest.raises(ValueError, match="another graph"):
-            own.interpret(other)
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        (skills, rain),
+        (rain, lambda: cv.DiscreteGraph([2, 2, 2])),
+        (rain, lambda: rain(("wet", "rain"))),
+        (skills, lambda: skills(("b", "a"))),
+        (skills, lambda: skills(("left", "right"))),
+    ],
+)
+def test_a_solution_of_another_graph_is_refused(own, other):
+    with pytest.raises(ValueError, match="another graph"):
+        own().interpret(cv.infer(other(), cv.EP()))
+    alike = own().interpret(cv.infer(own().problem(), cv.EP()))
+    assert alike.log_evidence == cv.infer(own(), cv.EP()).log_evidence
+
+
+def test_a_variable_of_another_graph_has_no_marginal():
+    here, there = cv.FactorGraph(), cv.FactorGraph()
+    for graph in (here, there):
+        graph.greater(graph.gaussian(0.0, 1.0, name="x"))
+    solution = cv.infer(here, cv.EP())
+    assert solution.marginals[here.named["x"]].mean == solution.marginals["x"].mean
+    with pytest.raises(KeyError, match="variable of the graph"):
+        solution.marginals[there.named["x"]]
 
 
 def test_what_the_model_says_is_a_start_and_a_callback_sees_it():

@@ -6,6 +6,7 @@ Evidence is sliced out of tables, and zeros are passed along, for whoever infers
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -65,6 +66,11 @@ class Variables:
         if labels is not None:
             self._states[number] = labels
         return number
+
+    def checksum(self) -> np.uint32:
+        """A number for the states of all variables, their names and those of the variables."""
+        numbers = zlib.crc32(self.cardinalities.tobytes())
+        return np.uint32(zlib.crc32(repr((self._names, self._states)).encode(), numbers))
 
     def name(self, number: int) -> str:
         """The name it was given, else x and its number."""

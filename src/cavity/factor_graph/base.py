@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import zlib
 from typing import Any
 
 import numpy as np
@@ -309,7 +311,12 @@ class VariableGraph:
         if not self.named:
             raise ValueError("the graph has no variables.")
         priors = {family: np.concatenate(own) for family, own in self.priors.items()}
-        return assembled(priors, self.statements)
+        return dataclasses.replace(assembled(priors, self.statements), names=self.checksum())
+
+    def checksum(self) -> np.uint32:
+        """A number for the names of the variables, their families and shapes, in the order they were made."""
+        layout = [(name, type(own.family).__qualname__, own.shape) for name, own in self.named.items()]
+        return np.uint32(zlib.crc32(repr(layout).encode()))
 
     def interpret(self, solution: Solution) -> GraphSolution:
         """The solution of this graph's problem, with marginals by variable or name; `infer(graph)` returns it."""
@@ -317,7 +324,7 @@ class VariableGraph:
         sizes = [sum(map(len, own)) for own in self.priors.values()]
         if families != tuple(self.priors) or [np.shape(eta)[-2] for eta in solution.q.etas] != sizes:
             raise ValueError("this solution is of another graph, or of this one before variables were added.")
-        return GraphSolution.of(solution, named=dict(self.named))
+        return GraphSolution.of_graph(solution, self.checksum(), named=dict(self.named))
 
     def __repr__(self) -> str:
         count = sum(own.rows.size for own in self.named.values())

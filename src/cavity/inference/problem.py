@@ -109,6 +109,8 @@ class Problem:
         posterior: how q is stored, one of `cavity.posteriors`.
         schedule: the order in which a method that names none visits the sites.
         shortcut: a faster way to make sweeps, where there is one.
+        names: a checksum of what the model calls its variables, and in which order, by which it knows its solutions
+            again; None where there is no model.
 
     Examples:
         Three labels under Φ(θ) with θ ~ N(0, 1), whose evidence is ∫ u² (1 − u) du = 1/12:
@@ -127,6 +129,7 @@ class Problem:
     posterior: Posterior = static()
     schedule: Schedule = static(default=IN_ORDER)
     shortcut: SweepKernel | None = static(default=None)
+    names: Any = None
 
     def with_moments(self, moments: Moments) -> "Problem":
         """The same problem with every group integrated by `moments`."""

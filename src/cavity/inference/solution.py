@@ -236,6 +236,22 @@ class ModelSolution(Solution):
     """
 
     @classmethod
+    def of_graph(cls, solution: Solution, names: np.uint32, **known: Any) -> Self:
+        """The solution with what a graph knows.
+
+        Args:
+            solution: as it was found.
+            names: the checksum of the graph's names.
+            known: the fields of this class.
+
+        Raises:
+            ValueError: if the problem that was solved is of a graph with other names, or the same in another order.
+        """
+        if solution.problem.names is not None and (np.asarray(solution.problem.names) != names).any():
+            raise ValueError("this solution is of another graph, or of this one before variables were added.")
+        return cls.of(solution, **known)
+
+    @classmethod
     def of(cls, solution: Solution, **known: Any) -> Self:
         """The solution with what a model knows."""
         return cls(**{field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)}, **known)

@@ -88,11 +88,13 @@ class Approximation:
         joined = join_factors(self.graph, self.groups) if self.groups else self.graph
         check_possible(joined)
         if isinstance(self.form, Tree):
-            return on_tree(joined, None if self.form.edges is None else tree_edges(joined, self.form.edges))
-        if isinstance(self.form, Clusters):
-            joined = join_variables(joined, Clustering.of(self.graph, self.form.clusters))
-            check_possible(joined)
-        return disconnected(pad_states(joined))
+            found = on_tree(joined, None if self.form.edges is None else tree_edges(joined, self.form.edges))
+        else:
+            if isinstance(self.form, Clusters):
+                joined = join_variables(joined, Clustering.of(self.graph, self.form.clusters))
+                check_possible(joined)
+            found = disconnected(pad_states(joined))
+        return dataclasses.replace(found, names=self.graph.variables.checksum())
 
     def interpret(self, solution: Solution) -> DiscreteSolution:
         """The solution of this approximation's problem, with marginals and pairs; `infer` returns it."""
@@ -105,7 +107,8 @@ class Approximation:
         nodes = q.nodes.shape[-2] - 2 if isinstance(q, TreeDistribution) else sum(np.shape(eta)[-2] for eta in q.etas)
         if nodes != len(sizes):
             raise ValueError(f"this solution is of another graph: it has {nodes} variables, this one {len(sizes)}.")
-        return DiscreteSolution.of(solution, variables=variables, clustering=clustering, sizes=sizes)
+        known: dict[str, Any] = {"variables": variables, "clustering": clustering, "sizes": sizes}
+        return DiscreteSolution.of_graph(solution, variables.checksum(), **known)
 
 
 def approximate(graph: TableGraph, form: Any = "disconnected", groups: Any = None) -> Approximation:
