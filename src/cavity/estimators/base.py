@@ -51,7 +51,7 @@ class LatentGaussianEstimator(BaseEstimator):
 
     models_: list[Any]
     random_state: Any
-    #: what `validate_data` is told about X
+    #: options of `validate_data` for X
     _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64}
 
     def _features(self, X: Any) -> np.ndarray:
@@ -227,7 +227,7 @@ class ProgressLines:
         """How far a pass over a stream is."""
         stage = f"sweep {told.sweep}" if told.stage == "sweep" else f"measurement after sweep {told.sweep}"
         rows = f"{told.rows} rows" if told.ended or told.total is None else f"{told.rows} of {told.total} rows"
-        self.callback(f"{self.name}: {stage}, {rows}, {told.speed:.2g} rows a second, mismatch {told.mismatch:.1e}")
+        self.callback(f"{self.name}: {stage}, {rows}, {told.speed:.2g} rows per second, mismatch {told.mismatch:.1e}")
 
 
 def progress_lines(verbose: Any, name: str) -> ProgressLines | None:

@@ -212,7 +212,7 @@ class BayesPointMachine(StreamingClassifier):
         self._check_linear("refine")
         if not hasattr(self, "_seen"):
             raise ValueError(
-                "refine needs what each row said, which is not kept in files, nor after fit_stream: fit again."
+                "refine needs the sites of all rows seen, which are not kept in files, nor after fit_stream: fit again."
             )
         X, y = validate_data(self, X, y, reset=False, **self._input_checks)
         rows, names = self._labelled(self.classes_, X, y, sample_weight), model_names(self.classes_)

@@ -99,7 +99,7 @@ class StreamingClassifier(OneVersusRest):
 
 
 class SeenRows(NamedTuple):
-    """What a stream remembers of its rows: not the rows, but what each said, found again by a key.
+    """What a stream remembers of its rows: not the rows, but their sites, found again by a key.
 
     One entry for each different (row, label). keys: sorted. naturals: (ν, τ) of all its copies together.
     sample_weight: how often it counted.
@@ -115,7 +115,7 @@ class SeenRows(NamedTuple):
         return cls(row_keys(np.zeros((0, 0))), np.zeros((0, 2)), np.zeros(0))
 
     def with_sites(self, unique: UniqueRows, sites: np.ndarray) -> "SeenRows":
-        """With further rows; what is said twice adds up."""
+        """With further rows; the sites of equal rows add up."""
         keys = np.concatenate([self.keys, keys_of(unique)])
         found, place = np.unique(keys, return_inverse=True)
         naturals, weights = np.zeros((len(found), 2)), np.zeros(len(found))

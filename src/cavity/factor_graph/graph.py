@@ -97,7 +97,7 @@ class FactorGraph(VariableGraph):
         """
         x = np.asarray(x, float)
         if x.ndim < 1:
-            raise ValueError("x must be a vector, or a matrix with one row a number.")
+            raise ValueError("x must be a vector, or a matrix with one row per number.")
         shape = np.broadcast_shapes(x.shape[:-1], vector.shape, np.shape(offset))
         out = self.gaussian(size=shape) if out is None else out
         self.add(factors.InnerProduct(), vector, out, data=(*filled((*shape, x.shape[-1]), x), *filled(shape, offset)))

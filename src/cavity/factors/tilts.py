@@ -22,8 +22,9 @@ smoothly between them.
 
 Under t(f) N(f; m, v)/Z the mass sits around the cavity, at an edge, or in between, falling off on any scale from 1 to
 √v. Equal steps in u of f = a + w sinh u have all these scales at once: steps of w near a, and of h times the distance
-away from it. With a at the edge that is fine enough for a Gaussian as far as nine of its deviations away. Where the
-edge is farther, or the mass no wider than it, a is the tilted mean. The integrand is analytic: a plain sum is enough.
+away from it. With a at the edge that is fine enough for a Gaussian as far as nine of its standard deviations away.
+Where the edge is farther, or the mass no wider than it, a is the tilted mean. The integrand is analytic: a plain sum
+is enough.
 
 Two edges share the nodes. Those of either lie where arcsinh(f − c) and arcsinh(f + c) make equal steps; their sum is 2u
 at f = tanh u √(cosh²u + c²), which is sinh u for c = 0 and has steps of about 2 h at the edges, c h between them:
@@ -147,8 +148,8 @@ def threshold(mean: jax.Array, variance: jax.Array, width: float) -> Tilt:
     )
 
 
-#: nodes on either side of an edge, deviations of the cavity or the tilted distribution covered, and those of an
-#: exponential tail
+#: nodes on either side of an edge, standard deviations of the cavity or the tilted distribution covered, and those of
+#: an exponential tail
 NODES, REACH, LONG_REACH = 44, 9.0, 40.0
 
 

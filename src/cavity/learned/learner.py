@@ -98,7 +98,7 @@ class Audits(NamedTuple):
 CAPACITY, NOISY_CAPACITY = 256, 512
 #: expected KL, in units of that of one label, that is small enough where labels are noisy
 SMALL = 0.1
-#: widths of the kernel before there are labels, in deviations of the inputs; and the variance that is left then
+#: widths of the kernel on standardised inputs before there are labels; and the variance that is left then
 FIRST_WIDTH, FIRST_TOLERANCE = 2.0, 1e-3
 
 

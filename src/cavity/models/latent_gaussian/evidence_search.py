@@ -56,7 +56,7 @@ class SearchSpace:
         theta_bounds: a row (low, high) for each of them.
         factor: the likelihood, with the parameters the search starts from.
         free: names of the likelihood's parameters that the search moves.
-        deviations: of a normal prior on theta around its start, one per number; None or infinite: flat.
+        deviations: standard deviations of a normal prior on theta around its start; None or infinite: flat.
         others: further numbers, all in [0, 1], with a flat prior.
     """
 

@@ -233,7 +233,7 @@ def fit_exact_gp(
         sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power. 1 by default.
         optimize: whether the evidence is maximised.
         free: parameters of the likelihood that are learned.
-        deviations: of a normal prior on the kernel's theta around its start, one per number; None or infinite: flat.
+        deviations: standard deviations of a normal prior on theta around its start; None or infinite: flat.
         **search: method, restarts, seed, mapped, callback, search_callback, as for `fit_evidence`.
     """
     began = time.perf_counter()

@@ -167,8 +167,8 @@ class ChunkReader:
 
     features: from an array of inputs to one of features, row by row, or to these and residuals (`Spanned`); None for
         the inputs themselves.
-    observed: from y to what the models observe, (models, rows), not a number for a label nobody knows; None for one
-        model that observes y. check: refuses observations in one sentence.
+    observed: from y to what the models observe, (models, rows), NaN for an unknown label; None for one model that
+        observes y. check: refuses observations in one sentence.
     row_weights: from y to factors on the weights of the rows; None for none.
     columns, names: of the inputs, as found in the first piece; the others must agree.
     width: the number of features. size: rows of a chunk, which follows from it.

@@ -181,7 +181,7 @@ def stream_sparse_gps(
     rows may have found. Leave-one-out predictions are not kept.
 
     Args:
-        batches: as for `stream_linear_models`, as all that is not said of here.
+        batches: as for `stream_linear_models`.
         kernel: the covariance function.
         basis: inducing inputs or random features, which stay as they are.
         factor: the likelihood of an observation.
