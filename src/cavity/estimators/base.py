@@ -114,6 +114,10 @@ class LatentGaussianEstimator(BaseEstimator):
 
         Returns:
             (rows, n_samples); with one model per class (rows, classes, n_samples).
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or `n_samples` is no whole number from 1.
         """
         rows = self._features(self._checked(X))
         if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
@@ -124,7 +128,15 @@ class LatentGaussianEstimator(BaseEstimator):
         return np.asarray(draws[0]) if len(draws) == 1 else np.stack(draws, axis=1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a file that `cavity.load` reads: arrays and JSON, no pickle."""
+        """Write the fitted estimator to a file that `cavity.load` reads: arrays and JSON, no pickle.
+
+        Args:
+            path: of the file; written exactly there, without an ending of its own.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            StorageError: a parameter is of a type that a file cannot hold.
+        """
         save_estimator(self, path)
 
 

@@ -57,6 +57,13 @@ class StreamingClassifier(OneVersusRest):
             every: seconds between two checkpoints.
             resume: the checkpoint to go on from. Rows and parameters must be those it was made with, but for tolerance
                 and number of sweeps of the method.
+
+        Returns:
+            The estimator itself, fitted. A model that did not converge gives a `ConvergenceWarning`.
+
+        Raises:
+            ValueError: an argument or a batch cannot be used, or a parameter is to be learned, which a stream cannot.
+            StorageError: `resume` is no checkpoint, or one of other rows or parameters.
         """
         known = stream_classes(classes, None)
         factor, free, variance = self._parts()

@@ -24,8 +24,8 @@ from cavity.posteriors.base import Posterior
 class Solution(Result):
     """The result of `infer`. What comes by group is a tuple with one entry per group, one row per site.
 
-    A pytree, which `jit` and `vmap` hand on. What only one model can be asked (the marginals of a graph, predictions)
-    is asked of `model.interpret(solution)`, which `infer(model)` hands back itself outside of them.
+    A pytree, which `jit` and `vmap` hand on. `model.interpret(solution)` adds what only the model knows, such as the
+    marginals of a graph by name or predictions; outside `jit` and `vmap`, `infer(model)` has done this already.
 
     Attributes:
         problem: what was solved.
@@ -109,7 +109,13 @@ class Solution(Result):
 
     @float64
     def view(self, name: str) -> Any:
-        """A named view of q: "mean", "covariance", and what else its posterior has; also asked for as an attribute.
+        """A named view of q, such as "mean", "covariance" or "variance"; `solution.variance` is the same.
+
+        Args:
+            name: of the view; which there are depends on the posterior.
+
+        Returns:
+            An array; for a stack of solutions with the stack's axes in front.
 
         Raises:
             AttributeError: the posterior has no view of this name; the sentence lists those it has.
@@ -126,10 +132,10 @@ class Solution(Result):
         return to_numpy(look(self.problem.prior, self.q))
 
     def _where(self, name: str) -> str:
-        """For a solution that no model has interpreted: the line that does."""
+        """The end of an error message: where a view may be found that this bare solution does not have."""
         if type(self) is not Solution:
             return ""
-        return f" What only a model knows is asked of its own solution: graph.interpret(solution).{name}"
+        return f" A view that only the model knows is in its own solution: graph.interpret(solution).{name}"
 
     def __getattr__(self, name: str) -> Any:
         """Views of q that only some posteriors have, such as `variance` or `concentration`."""
@@ -159,7 +165,11 @@ class Solution(Result):
 
     @float64
     def energy(self) -> Energy:
-        """The EP energy of this state with its gradients, for the power of the run: −log evidence at a fixed point."""
+        """The EP energy of this state with its gradients, for the power of the run: −log evidence at a fixed point.
+
+        Returns:
+            An `Energy`: the value, its slopes in sites and marginals, and the largest slope as a norm.
+        """
 
         def look(problem: Problem, sites: tuple[Any, ...], moments: tuple[Any, ...]) -> Energy:
             return energy(problem, sites, power=self.power, moments=moments)
@@ -170,13 +180,28 @@ class Solution(Result):
 
     @float64
     def sample(self, key: jax.Array, draws: int) -> Any:
-        """Independent draws from q."""
+        """Independent draws from q.
+
+        Args:
+            key: random key, as `jax.random.key(0)` makes it.
+            draws: how many.
+
+        Returns:
+            The draws, along the first axis of an array; of a graph a tuple of such arrays, one per family.
+        """
         prior, q = jax.tree.map(jnp.asarray, (self.problem.prior, self.q))
         return self.problem.posterior.sample(key, prior, q, draws)
 
     @float64
     def log_density(self, x: Any) -> Any:
-        """log q(x)."""
+        """log q(x).
+
+        Args:
+            x: values laid out as `sample` returns them.
+
+        Returns:
+            One number per value.
+        """
         return self.problem.posterior.log_density(self.problem.prior, self.q, jax.tree.map(jnp.asarray, x))
 
     def check(self, draws: int = 4000, key: jax.Array | None = None) -> Check:
@@ -186,8 +211,17 @@ class Solution(Result):
         takes factors that have a log density. Corrected moments come with it.
 
         Args:
-            draws: importance draws.
+            draws: importance draws, at least 100.
             key: random key; a fixed one is used when None.
+
+        Returns:
+            A `Check`: the verdict with its sentence, the estimates with their errors, and the weighted draws.
+
+        Raises:
+            ValueError: the solution is a stack, `draws` is no whole number of at least 100, or q and the prior are both
+                improper.
+            MissingDensity: a factor has no log density.
+            TypeError: the posterior does not support it, as that of a tree.
         """
         return check(self, draws, key)
 
@@ -200,6 +234,14 @@ class Solution(Result):
         Args:
             draws: from q, in one chain.
             key: random key; a fixed one is used when None.
+
+        Returns:
+            The `arviz.InferenceData`, its variables named as the model names them.
+
+        Raises:
+            ValueError: the solution is a stack.
+            MissingDensity: a factor has no log density.
+            ImportError: ArviZ is not installed.
         """
         if np.ndim(self.code) > 0:
             raise ValueError(f"to_arviz takes one solution at a time; found a stack of shape {np.shape(self.code)}.")

@@ -1,7 +1,7 @@
 """Random Fourier features of points and of tuples of messages (Jitkrittum et al., Algorithm 1), and regression on them.
 
 A message counts as the Gaussian of its mean and variance. μ_r is the mean embedding of a tuple r in a Gaussian kernel k
-with one width a message, so that ⟨μ_r, μ_s⟩ = E k(x, y), x ~ r, y ~ s.
+with one width per message, so that ⟨μ_r, μ_s⟩ = E k(x, y), x ~ r, y ~ s.
 
 The regression is Bayesian and linear, with several targets of one covariance, updated as labels arrive ((9)–(17)).
 """
