@@ -24,11 +24,21 @@ FAILED = "failed"
 
 
 class Selection(NamedTuple):
-    """Features found one after another.
+    """Features found one after another; what `select_features` returns.
 
-    features: their column numbers in the order they were taken. names: their names where X had any, else the numbers.
-    log_evidence: of the model with these features. table: a row for every model tried, with its status; one that fell
-    short is there and was not taken. estimator: fitted on these columns.
+    Attributes:
+        features: their column numbers in the order they were taken.
+        names: their names where X had any, else the numbers.
+        log_evidence: of the model with these features.
+        table: a row for every model tried, with its status; one that fell short is there and was not taken.
+        estimator: fitted on these columns.
+
+    Examples:
+        >>> import cavity as cv
+        >>> X = [[0.3, 1, -2], [-0.2, 2, 1], [0.1, 1, 1], [0.2, -1, 2], [-0.3, -2, -1], [-0.1, -1, -1]]
+        >>> found = cv.select_features(cv.BayesPointMachine(bias=False), X, [1, 1, 1, -1, -1, -1], max_features=1)
+        >>> found.names, found.estimator.predict([[2.0], [-1.0]]).tolist()
+        ((1,), [1, -1])
     """
 
     features: tuple[int, ...]

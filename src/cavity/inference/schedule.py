@@ -62,7 +62,16 @@ class InOrder(Schedule):
 
 @dataclass(frozen=True)
 class ThereAndBack(Schedule):
-    """One site after another, as the data come, and back again: on a chain one sweep carries news to both ends."""
+    """One site after another, as the data come, and back again: on a chain one sweep carries news to both ends.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> found = cv.infer(problem, cv.EP(schedule=cv.ThereAndBack()))
+        >>> in_order = cv.infer(problem, cv.EP(schedule=cv.InOrder()))
+        >>> print(found.mean.round(4), found.sweeps <= in_order.sweeps)
+        1.7688 True
+    """
 
     def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         there = np.arange(size)[:, None]
