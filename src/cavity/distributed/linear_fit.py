@@ -70,7 +70,7 @@ class Fit(GaussianResult):
     def model(self) -> LinearModel:
         """The fitted model: it predicts, is stored and goes on with new rows like one fitted in one place.
 
-        What it would know of single rows stays on the workers, so the model has none.
+        The sites of single rows stay on the workers, so the model has none.
 
         Returns:
             A `LinearModel`.
@@ -253,7 +253,7 @@ class RowRounds(Rounds):
                 f"these shards {self.rows.tolist()}."
             )
         state.values = fit.contributions.copy()
-        state.negative += 1  # as long as nobody knows, properness is looked at
+        state.negative += 1  # until the client knows, properness is checked
         self.accepted = [Accepted("gone") for _ in self.rows]
         self.earlier = tuple(fit.residuals)
 

@@ -35,7 +35,7 @@ def cavities_of(problem: Problem, method: UpdateRule, state: State, number: int)
 
 
 def learn_unsure(problem: Problem, method: UpdateRule, state: State, report: Report) -> State:
-    """The state after the moments that learn have been told of the sites they were unsure of.
+    """The state after the moments that learn were given the sites they were unsure of.
 
     A state that was finished stays so where nothing was learned that it depends on.
     """

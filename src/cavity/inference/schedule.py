@@ -31,7 +31,7 @@ class Schedule(ABC):
     #: whether `visits` uses its key.
     random: ClassVar[bool] = False
 
-    #: whether it speaks of sites by their numbers, so that a problem cannot be padded for it.
+    #: whether it refers to sites by their numbers, so that a problem cannot be padded for it.
     names_sites: ClassVar[bool] = False
 
     @abstractmethod
@@ -62,7 +62,7 @@ class InOrder(Schedule):
 
 @dataclass(frozen=True)
 class ThereAndBack(Schedule):
-    """One site after another, as the data come, and back again: on a chain one sweep carries news to both ends.
+    """One site after another, as the data come, and back again: on a chain one sweep carries information to both ends.
 
     Examples:
         >>> import cavity as cv
@@ -168,7 +168,7 @@ class LargestMismatchFirst(Schedule):
 
 @dataclass(frozen=True)
 class OneMessage(Schedule):
-    """One message at a time: a visit changes what a site says to one of its variables and leaves the others.
+    """One message at a time: a visit changes a site's message to one of its variables and leaves the others.
 
     Attributes:
         order: a schedule of sites, gone through for the first variable of all sites, then for the second, and so on.

@@ -52,7 +52,7 @@ class UpdateRule:
     def as_compiled(self) -> "UpdateRule":
         """The rule alone, without the name of a method, so that methods that differ in nothing else share programs.
 
-        Who drives a program counts the sweeps; it only has to have room for their residuals.
+        The caller of a program counts the sweeps; the program only needs room for their residuals.
         """
         room = max(ROOM, 1 << (self.max_sweeps - 1).bit_length())
         return UpdateRule(self.projection, self.schedule, self.power, self.damping, room, self.tol, self.single_pass)

@@ -352,7 +352,7 @@ class Product(Composite):
 
 
 def without_bounds(instance: Any) -> Any:
-    """The kernel with the same bounds for all that is free.
+    """The kernel with the same bounds for every free parameter.
 
     A value does not depend on them, but they are structure: compiled programs would be told apart by them, and the
     bounds of a kernel made for some data are like no others.

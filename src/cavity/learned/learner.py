@@ -198,7 +198,7 @@ def select_pivots(
     """Rows of at most so many sites, the largest expected error first, each of all before it.
 
     How much a label lowers variances is known before its query: they depend on inputs alone. This is a pivoted
-    Cholesky decomposition of the predictive covariance, which ends when nobody is unsure.
+    Cholesky decomposition of the predictive covariance, which ends when no site is unsure.
 
     scaled: inputs in widths. explained: L⁻¹ k of every site, what the labels explain of its variance. cost: expected
     KL per variance. noise: of a label.

@@ -122,7 +122,7 @@ class Posterior(ABC):
     def is_valid(self, q: Q) -> Bool[Array, ""]:
         """Whether no part of q, of a window or of the prior is improper.
 
-        A part that no factor has spoken about yet, uniform over the whole line, counts as valid.
+        A part that no factor has acted on yet, uniform over the whole line, counts as valid.
         """
 
     def is_normalisable(self, q: Q) -> Bool[Array, ""]:

@@ -19,7 +19,7 @@ class Limits:
     """What ends a run besides its method.
 
     deadline: on the clock of `time.perf_counter`. callback: called with every state that is not the last.
-    impatient: told the residuals so far, says whether more sweeps are not worth making.
+    impatient: given the residuals so far, whether more sweeps are not worth making.
     """
 
     deadline: float | None = None
@@ -57,7 +57,7 @@ class Method(ABC):
 
     @property
     def names_sites(self) -> bool:
-        """Whether its schedule speaks of sites by their numbers."""
+        """Whether its schedule refers to sites by their numbers."""
         schedule = None if self.sweeps is None else self.sweeps.schedule
         return schedule is not None and schedule.names_sites
 

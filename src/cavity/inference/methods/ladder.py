@@ -22,11 +22,11 @@ from cavity.inference.schedule import InOrder, Schedule, Shuffled
 from cavity.inference.solution import Solution
 from cavity.inference.status import Rung, Status
 
-#: sweeps before which nobody loses patience, and sweeps over which progress is judged
+#: sweeps before which no run is given up, and sweeps over which progress is judged
 GRACE, WINDOW = 24, 8
 #: sweeps that may still be to go at the present rate
 WORTH = 40
-#: how a run ends that no other method can mend: nothing is integrated, or nobody waits any more
+#: how a run ends that no other method can mend: nothing can be integrated, or the caller has stopped waiting
 FINAL = (Status.NONFINITE_FACTOR, Status.UNSURE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
 #: step and sweeps of the second rung
 DAMPING, DAMPED_SWEEPS = 0.5, 200
@@ -78,7 +78,7 @@ class Climb:
     def limits_of_rung(self, patient: bool = False) -> Limits:
         """Limits of a rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
 
-        Sites of many copies take short steps and creep: there nobody loses patience.
+        Sites of many copies take short steps and creep: they are not given up.
         """
         creeping = not all(map(attrgetter("at_most_one"), self.problem.groups))
         made, callback = self.made, self.limits.callback

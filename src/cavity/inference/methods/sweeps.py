@@ -39,7 +39,7 @@ Advanced = tuple[State, Report, jax.Array]
 class Sweeps(UpdateRule, Method):
     """A method that is sweeps and nothing else: the one loop with other parts plugged in.
 
-    name: of the method, for people. What runs is told apart by the fields of the rule alone.
+    name: of the method, for people; it changes nothing that runs.
     """
 
     name: str = static(default="EP")

@@ -1,6 +1,6 @@
 """A Gaussian process held as a Gaussian over the latents of its rows, with a dense covariance matrix.
 
-Its prior and what is asked of a kernel matrix, how it predicts, and its fit, in which at a fixed point of EP
+Its prior and what a kernel matrix must be, how it predicts, and its fit, in which at a fixed point of EP
 
     ∂ log Z / ∂θ  =  ½ tr[(α αᵀ − (K + S⁻¹)⁻¹) ∂K/∂θ].
 """
