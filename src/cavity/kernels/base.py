@@ -28,6 +28,9 @@ ANYWHERE = (0.5, 2.0)
 class Kernel:
     """Base of all kernels: a subclass gives `matrix` and `diagonal_of`, and names its parameters by their bounds.
 
+    Raises:
+        ValueError: if a parameter is not positive, or its bounds are neither "fixed" nor a pair 0 < low < high.
+
     Examples:
         >>> import numpy as np
         >>> import cavity as cv
