@@ -88,7 +88,7 @@ class LatentGaussianEstimator(BaseEstimator):
         self.likelihood_: Any = factors[0] if len(factors) == 1 else factors
 
     def _warn(self, models: Sequence[Any], names: Sequence[str]) -> None:
-        """A `ConvergenceWarning` for every model that fell short; an error where its numbers mean nothing.
+        """A `ConvergenceWarning` for every model that did not converge; an error where its numbers mean nothing.
 
         It comes before anything is assigned: where it ends the call, the estimator is what it was before.
         """
@@ -210,7 +210,7 @@ def loo_log_predictive(model: Any, unique: UniqueRows, X: np.ndarray, y: np.ndar
 
 
 class ProgressLines:
-    """Turns what a fit reports into lines of text; made anew for every model, for it counts the points.
+    """Turns what a fit reports into lines of text; one for every model, since it counts the points.
 
     Args:
         callback: called with every line.

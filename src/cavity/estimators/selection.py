@@ -30,7 +30,7 @@ class Selection(NamedTuple):
         features: their column numbers in the order they were taken.
         names: their names where X had any, else the numbers.
         log_evidence: of the model with these features.
-        table: a row for every model tried, with its status; one that fell short is there and was not taken.
+        table: a row for every model tried, with its status; one that did not converge is there and was not taken.
         estimator: fitted on these columns.
 
     Examples:
@@ -60,8 +60,8 @@ def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit
 
     Returns:
         Rows with name, log_evidence, probability (of the model, all being equally likely beforehand), status,
-        converged, error, seconds and the fitted estimator. Models whose fit fell short follow those that converged:
-        their log_evidence is not one to go by, and their probability is None. Of a model that could not be fitted the
+        converged, error, seconds and the fitted estimator. Models that did not converge follow those that did: their
+        log_evidence is not reliable, and their probability is None. Of a model that could not be fitted the
         status is "failed" and error says why; it comes last, and its log_evidence and estimator are None as well.
 
     Raises:

@@ -47,7 +47,7 @@ class StreamingClassifier(OneVersusRest):
         what is known by then, status `interrupted`.
 
         Args:
-            batches: (X, y) as arrays or memory maps; something that can be iterated anew and gives batches (X, y) or
+            batches: (X, y) as arrays or memory maps; something that can be iterated again and gives batches (X, y) or
                 (X, y, sample_weight), the same rows in the same order every time; a function that returns such an
                 iterator; `cavity.models.streaming.parquet(...)`. A mere iterator can be read once: its fit is
                 that first pass, status `single_pass`.

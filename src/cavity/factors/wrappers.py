@@ -247,7 +247,7 @@ def from_log_density(fn: Callable[[Any, Any], jax.Array]) -> Factor:
     """A factor with log t(x) = fn(x, data), for one value x and one site's data, written with `jax.numpy`.
 
     It has no closed form: name a strategy, `cavity.Quadrature()` or `cavity.Importance()`. `fn` may return −inf outside
-    a bounded support. Use the same function object again for the same factor: each new one is compiled anew.
+    a bounded support. Use the same function object again for the same factor: each new one is compiled again.
 
     Args:
         fn: the log density.

@@ -1,6 +1,6 @@
 """Moments that learn, between two sweeps: what they were unsure of is answered by an oracle on the host.
 
-Learned state is traced data of the compiled sweeps (`State.moments`), so what was learned compiles nothing anew. A site
+Learned state is traced data of the compiled sweeps (`State.moments`), so what was learned recompiles nothing. A site
 whose moments are unsure stays as it was; here its cavity is handed to the strategy, which learns, and the run goes on.
 """
 

@@ -69,7 +69,7 @@ def infer(
 
     May be called inside `jax.vmap`, `jax.jit` and `jax.jvp`. Where its numbers are traced nothing is timed, no callback
     is made, `Auto` is its first rung alone, plain EP, and the result is a bare `Solution`. A keyboard interruption
-    hands back the last complete sweep, with status `interrupted`.
+    returns the last complete sweep, with status `interrupted`.
 
     Args:
         problem: a `Problem`, or anything with a `problem()` method: a graph, a model.

@@ -1,4 +1,4 @@
-"""What a run hands back: q, sites, evidence, and a truthful account of how it ended."""
+"""What a run returns: q, sites, evidence, and a truthful account of how it ended."""
 
 import dataclasses
 from functools import reduce
@@ -43,7 +43,7 @@ class Solution(Result):
         unsure: visits that left a site alone because its moments were not known well enough, as those of a learned
             factor before it has asked.
         shortened: visits whose step was shortened to keep q proper.
-        evaluations: factor evaluations spent on visits; measuring the state handed back costs one more pass.
+        evaluations: factor evaluations spent on visits; measuring the state returned costs one more pass.
         info: what the moments strategy reported for every site, by group.
         seconds: wall time of the run.
         memory: what the projection remembers of every site, by group; of relaxed EP the strengths of relaxation.

@@ -83,7 +83,7 @@ class Result:
     Attributes:
         status: a `Status`; of a stack of results an array of their names, and inside `jit` the number of the status.
         log_evidence: estimate of log p(D) (3.40).
-        mismatch: the largest moment mismatch of all sites, measured at the very state handed back.
+        mismatch: the largest moment mismatch of all sites, measured at the state returned.
         residuals: the largest mismatch met in every sweep, or round.
         seconds: wall time of the run.
     """

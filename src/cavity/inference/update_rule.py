@@ -17,13 +17,13 @@ MAX_HALVINGS = 20
 class UpdateRule:
     """How sites are updated, in which order, and what counts as agreement.
 
-    Other values of damping, tolerance, relaxation weight and, up to 1024, `max_sweeps` compile nothing anew.
+    Other values of damping, tolerance, relaxation weight and, up to 1024, `max_sweeps` do not recompile anything.
 
     projection: from a tilted distribution to a message. power: of the factors that are integrated; 1 but for Power EP.
     schedule: None leaves it to the problem; most are visited in order.
     damping: the step from the old site to the new one in natural parameters, 1 for the full step.
     max_sweeps: how many are made; of a compiled rule, how many residuals there is room for.
-    tol: bound on the moment mismatch of every site at the state handed back; it is never loosened.
+    tol: bound on the moment mismatch of every site at the state returned; it is never loosened.
     single_pass: whether one sweep is the whole method, so that no fixed point is sought.
     """
 

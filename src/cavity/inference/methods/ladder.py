@@ -256,7 +256,7 @@ def Auto(
     Args:
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         max_sweeps: of the first method.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
         compromise: whether fixed points other than EP's are acceptable.
 
     Returns:

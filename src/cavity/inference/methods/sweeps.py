@@ -191,7 +191,7 @@ def EP(
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         damping: the share of every step that is taken, 1 for the full step.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
         projection: from a tilted distribution to a message; moment matching, or `cavity.Cowell()`.
 
     Returns:
@@ -224,7 +224,7 @@ def PowerEP(
         damping: the share of every step that is taken; None means min(power, 1): q then takes the tilted moments
             exactly, and the undamped step, 1/power times as long, would overshoot.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
 
     Returns:
         The method, for `infer` and `cavity.stepping`.
@@ -257,7 +257,7 @@ def RestrictedEP(
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         damping: the share of every step that is taken, 1 for the full step.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
 
     Returns:
         The method, for `infer` and `cavity.stepping`.
@@ -300,7 +300,7 @@ def RelaxedEP(
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         damping: the share of every step that is taken, 1 for the full step.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
 
     Returns:
         The method, for `infer` and `cavity.stepping`.

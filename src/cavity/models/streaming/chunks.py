@@ -81,8 +81,8 @@ def source_of(batches: Any) -> Source:
     """The source a user means.
 
     Args:
-        batches: (X, y) or (X, y, weights) as arrays or memory maps; something that can be iterated anew, such as a list
-            of batches; a function without arguments that returns an iterator; or an iterator, which is read once.
+        batches: (X, y) or (X, y, weights) as arrays or memory maps; something that can be iterated again, such as a
+            list of batches; a function without arguments that returns an iterator; or an iterator, which is read once.
     """
     if isinstance(batches, tuple) and len(batches) in (2, 3) and hasattr(batches[0], "shape"):
         if rows_of(batches[0]) == 0:
