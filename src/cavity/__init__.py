@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cavity.inference.infer import infer
     from cavity.inference.methods import ADF, EP, Auto, ConvergentEP, Method, PowerEP, RelaxedEP, RestrictedEP
     from cavity.inference.problem import Problem, SiteGroup
-    from cavity.inference.projection import Cowell
     from cavity.inference.schedule import (
         Blocks,
         EveryNth,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     )
     from cavity.inference.solution import Solution
     from cavity.inference.status import Status
+    from cavity.inference.update_rule import Cowell
     from cavity.moments import ClosedForm, Enumeration, Importance, Quadrature
 
 #: where the public names are; a module is imported when one of its names is first asked for
@@ -54,12 +54,12 @@ PLACES = {
     "cavity.inference.infer": "infer",
     "cavity.inference.methods": "ADF EP Auto ConvergentEP Method PowerEP RelaxedEP RestrictedEP",
     "cavity.inference.problem": "Problem SiteGroup",
-    "cavity.inference.projection": "Cowell",
     "cavity.inference.schedule": (
         "Blocks EveryNth InOrder LargestMismatchFirst OneMessage Order Parallel Shuffled ThereAndBack"
     ),
     "cavity.inference.solution": "Solution",
     "cavity.inference.status": "Status",
+    "cavity.inference.update_rule": "Cowell",
     "cavity.moments": "ClosedForm Enumeration Importance Quadrature",
 }
 LATER = {name: f"{place}:{name}" for place, names in PLACES.items() for name in names.split()}

@@ -6,7 +6,7 @@ import pytest
 import cavity as cv
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity.factors.base import Factor, factor
-from cavity.inference.projection import Matched
+from cavity.inference.update_rule import Matched
 
 
 @pytree_dataclass

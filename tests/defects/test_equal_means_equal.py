@@ -17,13 +17,10 @@ import cavity as cv
 
 # ---------------------------------------------------------------- 40: every row has white noise of its own
 
-ONE_NOISE = "defect 40: equal rows are merged into one latent, though the kernel gives each row its own noise"
-
 X = np.array([[0.0], [0.0], [1.0], [2.0]])
 Y = np.array([1.0, 1.0, 0.0, -1.0])
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=ONE_NOISE)
 @pytest.mark.parametrize(
     "kernel", [(cv.kernels.RBF(1.0) + cv.kernels.White(0.5)).fix(), RBF(1.0) + WhiteKernel(0.5)], ids=["own", "sklearn"]
 )
@@ -34,7 +31,6 @@ def test_equal_rows_of_a_regression_have_white_noise_of_their_own(kernel):
     np.testing.assert_allclose(found.predict([[0.0]]), right.predict([[0.0]]), atol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=ONE_NOISE)
 def test_equal_rows_of_a_classification_have_white_noise_of_their_own():
     rows, labels = np.array([[0.0], [0.0], [1.0]]), np.array([1, 1, 0])
     kernel = (cv.kernels.RBF(1.0) + cv.kernels.White(0.5)).fix()

@@ -176,7 +176,7 @@ def test_wrong_kinds_of_arguments_are_refused(make, sentence):
     ("make", "sentence"),
     [
         (lambda g: g.normal(np.nan, g.gamma(1.0, 1.0)), "mean must be finite"),
-        (lambda g: g.normal("one", g.gamma(1.0, 1.0)), "mean must be numbers"),
+        (lambda g: g.normal("one", g.gamma(1.0, 1.0)), "mean must be real numbers"),
         (lambda g: g.normal(np.zeros(3), g.gamma(1.0, 1.0, size=2)), r"do not fit together: mean \(3,\), precision"),
         (lambda g: g.bernoulli(g.beta(), out=[0, 2]), "y of Bernoulli must be 0 or 1"),
         (lambda g: g.bernoulli(g.beta(), out=0.5), "y of Bernoulli must be 0 or 1"),

@@ -252,7 +252,7 @@ def refused(make):
         (lambda g, x, t: g.vector([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
         (lambda g, x, t: g.linear(x[:2], x), "do not fit together"),
         (lambda g, x, t: g.linear(x, weights=(1, 2)), "one weight per part"),
-        (lambda g, x, t: g.linear(x, weights=(0.0,)), "must not be zero"),
+        (lambda g, x, t: g.linear(x, weights=(0.0,)), "variance of Linear must be positive"),
         (lambda g, x, t: g.linear(x, variance=-1.0), "must not be negative"),
         (lambda g, x, t: g.linear(x[0], x[0]), "one variable twice"),
         (lambda g, x, t: g.within(x, 1.0, 0.0), "lower below upper"),

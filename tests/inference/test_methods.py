@@ -3,6 +3,7 @@
 import ctypes
 import dataclasses
 import signal
+from functools import partial
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from support import draw_clutter
 
 import cavity as cv
 from cavity.inference import status
-from cavity.inference._loop import advance_in_place
+from cavity.inference._loop import advance_anew, advance_in_place
 from cavity.inference.methods import sweeps
 from cavity.inference.update_rule import UpdateRule
 
@@ -77,23 +78,43 @@ def test_a_pass_is_single_by_a_field_and_not_by_its_name():
     assert cv.infer(problem, dataclasses.replace(cv.ADF(), name="EP")).status == "single_pass"
 
 
-def test_an_interruption_between_a_result_and_its_name_loses_nothing():
-    """The C library sends the signal itself, so that Python first notices it when the call is over."""
-    send = ctypes.CDLL(None)["raise"]  # `raise` is a word of Python's
+class Signal:
+    """Its end sends an interruption, and does so in C, where Python cannot notice it."""
+
+    __del__ = partial(ctypes.CDLL(None)["raise"], signal.SIGINT)  # `raise` is a word of Python's
+
+
+def test_an_interruption_between_a_result_and_its_name_loses_nothing(monkeypatch):
+    """The signal is sent when the call gives up its variables, so that Python notices it when the call is over."""
+
+    def advance(*args, **named):
+        _signal = Signal()
+        return advance_in_place(*args, **named)
+
+    # Called from C, as compiled programs are.
+    monkeypatch.setattr(sweeps, "advance_in_place", partial(advance))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        arrived, interrupted = sweeps.advance_or_interrupt(send, signal.SIGINT)
+        solution = cv.infer(cv.models.clutter(draw_clutter(11, 20)), cv.EP())
     finally:
         signal.signal(signal.SIGINT, before)
-    assert interrupted and arrived == 0
+    assert solution.status == "interrupted" and solution.sweeps == 1
 
 
-def test_an_interruption_before_a_result_is_told_apart():
-    def interrupt(state):
-        raise KeyboardInterrupt
+def test_an_interruption_before_a_result_hands_back_the_one_before(monkeypatch):
+    """Where there is one, whose memory was not taken over."""
+    complete = [advance_anew]
 
-    assert sweeps.advance_or_interrupt(interrupt, None) == (None, True)
-    assert sweeps.advance_or_interrupt(lambda state: state, 3) == (3, False)
+    def advance(*args, **named):
+        if not complete:
+            raise KeyboardInterrupt
+        return complete.pop()(*args, **named)
+
+    monkeypatch.setattr(sweeps, "advance_in_place", advance)
+    problem = cv.models.clutter(draw_clutter(11, 20))
+    assert cv.infer(problem, cv.EP()).status == "interrupted"
+    with pytest.raises(KeyboardInterrupt):
+        cv.infer(problem, cv.EP())
 
 
 def test_every_result_says_in_the_same_words_how_it_ended():

@@ -11,8 +11,8 @@ from support import draw_clutter
 
 import cavity as cv
 from cavity.families.gaussian import Gaussian
-from cavity.inference.projection import Integrals
 from cavity.inference.relaxed import AROUND, FROM_ZERO, Relaxed, local_minimum
+from cavity.inference.update_rule import Integrals
 from cavity.moments import ClosedForm
 
 FAMILY = Gaussian()

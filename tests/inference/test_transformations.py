@@ -91,6 +91,26 @@ def test_single_precision_at_a_jit_is_refused_with_the_line_to_write(call):
         assert np.all(call().converged)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, s: cv.stepping.init(p, cv.EP()).q,
+        lambda p, s: energy(p, s.sites).value,
+        lambda p, s: s.energy().value,
+        lambda p, s: s.loo_log_predictive[0],
+        lambda p, s: s.mean,
+        lambda p, s: s.log_density(0.5),
+    ],
+    ids=["stepping", "energy", "energy of a solution", "leave one out", "mean", "log density"],
+)
+def test_whatever_computes_refuses_single_precision_at_a_jit(call):
+    problem = cv.models.truncation(1000.3, 1.0, lower=1000.0)
+    solution = cv.infer(problem, cv.EP())
+    with jax.enable_x64(False), pytest.raises(TypeError, match=r"float32.*jax.enable_x64\(True\)"):
+        jax.jit(call)(problem, solution)
+    np.testing.assert_allclose(jax.jit(call)(problem, solution), call(problem, solution), rtol=1e-12)
+
+
 def test_forward_derivatives_are_those_of_the_evidence():
     """log P(x > 0) of N(m, 1) is log Φ(m); its slope is φ/Φ, that of clutter comes from differences."""
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 
-from cavity.factors.tilts import Levels, Tilt, as_tilted, mixed, shares
+from cavity.factors.binary import Levels, mixed, shares
+from cavity.families.gaussian import Tilt, as_tilted
 
 LEVELS = [(0.0, 1.0), (1e-9, 0.999), (0.3, 0.4), (0.49, 1e-3)]
 

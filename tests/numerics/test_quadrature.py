@@ -15,6 +15,11 @@ from cavity.numerics.quadrature import CAPACITY, ORDER, POINTS, WEIGHTS, integra
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 
 
+def one(u):
+    """The logarithm of a factor that is 1."""
+    return jnp.zeros_like(u)
+
+
 def moments(integral):
     weights = jnp.exp(integral.log_weights)
     mean = jnp.sum(weights * integral.nodes)
@@ -30,7 +35,7 @@ def compiled(shape):
         "cauchy": lambda u, y, s: -jnp.log1p(((u - y) / s) ** 2) - 0.5 * u**2,
         "box": lambda u, y, s: jnp.where(jnp.abs(u - y) < s, 0.0, -jnp.inf) - 0.5 * u**2,
     }
-    return jax.jit(lambda y, s: integrate(lambda u: kinds[shape](u, y, s)))
+    return jax.jit(lambda y, s: integrate(one, lambda u: kinds[shape](u, y, s)))
 
 
 def reference(density, breaks):
@@ -112,16 +117,33 @@ def test_nothing_to_find_is_flagged_and_never_nan():
         assert np.isfinite(integral.nodes).all()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(("edge", "matters"), [(0.0, True), (5.0, True), (8.0, True), (16.0, False), (1e6, False)])
+def test_a_factor_that_is_not_known_somewhere_makes_the_integral_unknown_if_it_matters(value, edge, matters):
+    # Beyond 12 deviations the normal density is below exp(−80) of all there is.
+    integral = unknown_beyond(edge, value)
+    if matters:
+        assert np.isnan(integral.log_z) and integral.error == np.inf
+    else:
+        assert float(integral.log_z) == pytest.approx(LOG_ROOT_2PI, abs=1e-12)
+
+
+@jax.jit
+def unknown_beyond(edge, value):
+    """A normal density times 1, up to an edge."""
+    return integrate(lambda u: jnp.where(u > edge, value, 0.0), lambda u: -0.5 * u**2)
+
+
 def test_landmarks_find_what_the_grid_cannot_see():
     def spike(u):
         return jnp.logaddexp(-0.5 * u**2, 10.0 - 0.5 * ((u - 0.7123) / 1e-7) ** 2)
 
-    blind, told = jax.jit(lambda: (integrate(spike), integrate(spike, landmarks=jnp.array([0.7123]))))()
+    blind, told = jax.jit(lambda: (integrate(one, spike), integrate(one, spike, landmarks=jnp.array([0.7123]))))()
     exact = LOG_ROOT_2PI + np.log1p(1e-7 * np.exp(10))
     assert abs(float(blind.log_z) - exact) > 1e-4
     assert float(told.log_z) == pytest.approx(exact, abs=1e-10)
 
 
 def test_log_z_can_be_differentiated():
-    slope = jax.jit(jax.grad(lambda tau: integrate(lambda u: -0.5 * tau * u**2).log_z))(2.0)
+    slope = jax.jit(jax.grad(lambda tau: integrate(one, lambda u: -0.5 * tau * u**2).log_z))(2.0)
     assert float(slope) == pytest.approx(-0.25, rel=1e-12)

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.factors.recentred_rule import falling_root, follow
-from cavity.factors.tilts import LogLikelihoodDerivatives
+from cavity.factors.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 
 
 def gaussian(y, s):

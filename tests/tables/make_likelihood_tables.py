@@ -14,7 +14,7 @@ given.
     ordinal              scale                 thresholds −1, 0.2, 2.5
 
 tau_terms (step and probit only) is what site_tau would be if the sizes of the two terms of opposite sign in it were
-added: r [r b₀ + (1 − r) |c₀|] / V in the words of `cavity.factors.tilts`. Where a label is wrong, site_tau
+added: r [r b₀ + (1 − r) |c₀|] / V in the words of `cavity.factors.binary`. Where a label is wrong, site_tau
 crosses zero; the rows "crossing" lie there.
 
 Step and probit come from their closed forms with 450 digits, the others from Gauss–Legendre sums of 20 nodes on panels

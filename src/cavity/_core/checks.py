@@ -15,19 +15,26 @@ from cavity._core.precision import is_far, is_traced, refuse_cut
 LARGEST = 1e100
 
 
-def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
-    """A float64 array with one of the given numbers of dimensions, not empty, all finite."""
+def real_numbers(name: str, value: Any) -> Any:
+    """A float64 array of any shape, NaN and ±∞ included: no text, nothing complex, nothing masked."""
     if is_traced(value) or is_far(value):
         refuse_cut(value)
-        result = jnp.asarray(value, float)
-    else:
-        try:
-            result = np.asarray(value)
-            if result.dtype.kind not in "biufO":
-                raise TypeError
-            result = result.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} must be an array of numbers; found {type(value).__name__}.") from None
+        return jnp.asarray(value, float)
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked entries; fill in the values or leave the rows out.")
+    try:
+        result = np.asarray(value)
+        if result.dtype.kind not in "biufO":
+            raise TypeError
+        return result.astype(np.float64)
+    except (TypeError, ValueError):
+        kind = "complex numbers" if np.iscomplexobj(value) else type(value).__name__
+        raise ValueError(f"{name} must be real numbers; found {kind}.") from None
+
+
+def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
+    """A float64 array with one of the given numbers of dimensions, not empty, all finite."""
+    result = real_numbers(name, value)
     if result.ndim not in dimensions:
         wanted = " or ".join(str(d) for d in dimensions)
         raise ValueError(f"{name} must have {wanted} dimension(s); found shape {tuple(result.shape)}.")
@@ -70,6 +77,23 @@ def fraction(name: str, value: Any) -> Any:
     if not is_traced(result) and not 0 <= result <= 1:
         raise ValueError(f"{name} must lie in [0, 1]; found {result}.")
     return result
+
+
+def is_symmetric(matrix: Any, tolerance: float = 1e-10) -> bool:
+    """Whether matrices, on the last two axes, are their transposes up to rounding.
+
+    Rounding moves the covariance of two variables by about 1e-16 of the product of their standard deviations.
+    """
+    sd = abs(matrix.diagonal(0, -2, -1)) ** 0.5
+    gap = abs(matrix - matrix.swapaxes(-1, -2))
+    return bool((gap <= tolerance * sd[..., :, None] * sd[..., None, :]).all())
+
+
+def symmetric(name: str, matrix: Any) -> None:
+    """Refuse a matrix, or any of a stack of them, that is not symmetric."""
+    if not is_symmetric(matrix):
+        gap = float(abs(matrix - matrix.swapaxes(-1, -2)).max())
+        raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:

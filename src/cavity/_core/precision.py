@@ -71,12 +71,16 @@ def to_numpy(tree: Any) -> Any:
 
 
 def float64(function: Callable[P, R]) -> Callable[P, R]:
-    """Run `function` in double precision whatever the caller's setting; a no-op when the scope is already open."""
+    """Run `function` in double precision whatever the caller's setting; a no-op when the scope is already open.
+
+    Opening it comes too late for arguments that a user's `jit` has rounded: these are refused.
+    """
 
     @functools.wraps(function)
     def scoped(*args: P.args, **kwargs: P.kwargs) -> R:
         if jnp.result_type(float) == np.float64:
             return function(*args, **kwargs)
+        refuse_cut((args, kwargs))
         with jax.enable_x64(True):
             return to_numpy(function(*args, **kwargs))
 

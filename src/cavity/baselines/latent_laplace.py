@@ -202,10 +202,8 @@ def latent_model(K: Any, y: Any, factor: Factor) -> tuple[np.ndarray, Any]:
     n = len(found)
     if found.shape != (n, n):
         raise ValueError(f"K must be square; found shape {found.shape}.")
-    scale = np.max(np.abs(found))
-    if (gap := np.max(np.abs(found - found.T))) > 1e-10 * scale:
-        raise ValueError(f"K must be symmetric; found entries that differ by {gap:.1e} from their mirror image.")
-    if (lowest := np.linalg.eigvalsh(found)[0]) < -1e-10 * n * scale:
+    checks.symmetric("K", found)
+    if (lowest := np.linalg.eigvalsh(found)[0]) < -1e-10 * n * np.max(np.abs(found)):
         raise ValueError(f"K must have no negative eigenvalue; found {lowest:.3g}.")
     data = jax.tree.map(lambda leaf: np.asarray(checks.array("y", leaf, tuple(range(1, np.ndim(leaf) + 1)) or (1,))), y)
     for leaf in jax.tree.leaves(data):

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from cavity._core import checks
+
 Derived = TypeVar("Derived")
 #: the number of states that variables with so many states are given
 Levels = dict[int, int]
@@ -99,13 +101,7 @@ class FactorTables:
 
 def log_weights(name: str, values: Any, log: bool) -> np.ndarray:
     """Log weights, a new array, from weights (or from logarithms): not negative, not NaN, not infinite."""
-    try:
-        given = np.asarray(values)
-        found = None if given.dtype.kind == "c" else given.astype(np.float64)
-    except (TypeError, ValueError):
-        found = None
-    if found is None:
-        raise ValueError(f"{name} must be an array of real numbers; found {type(values).__name__}.")
+    found = checks.real_numbers(name, values)
     bad = np.isnan(found) | (found == np.inf) | (False if log else found < 0)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])

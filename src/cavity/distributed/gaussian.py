@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_solve
 
+from cavity._core import checks
 from cavity.distributed.rounds import Response, RoundsResult
 from cavity.inference.stepping import MAX_HALVINGS
 
@@ -63,7 +64,7 @@ def cholesky_or_none(matrix: np.ndarray) -> np.ndarray | None:
 
 def is_covariance(matrix: np.ndarray) -> bool:
     """Whether a matrix is symmetric, up to rounding, and positive definite."""
-    return np.allclose(matrix, matrix.T, rtol=1e-6) and cholesky_or_none(matrix) is not None
+    return checks.is_symmetric(matrix, 1e-6) and cholesky_or_none(matrix) is not None
 
 
 def is_proper(vector: np.ndarray) -> bool:

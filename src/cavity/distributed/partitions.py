@@ -108,7 +108,7 @@ def check_moments(found: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
     """(mean, covariance) as handed over."""
     if len(found) != 2:
         raise ValueError(f"tilted must return draws or a pair (mean, covariance); found {len(found)} things.")
-    mean, covariance = (real_numbers(part) for part in found)
+    mean, covariance = (checks.real_numbers("what tilted returns", part) for part in found)
     if mean.shape != (d,) or covariance.shape != (d, d) or not gaussian.is_covariance(covariance):
         raise ValueError(
             f"tilted must return a mean of shape ({d},) and a symmetric, positive definite covariance of shape "
@@ -117,19 +117,11 @@ def check_moments(found: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
     return mean, covariance
 
 
-def real_numbers(found: Any) -> np.ndarray:
-    """An array of the user's, which must not be complex or text."""
-    array = np.asarray(found)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"tilted must return real numbers; found dtype {array.dtype}.")
-    return array.astype(float)
-
-
 def naturals_from_draws(found: Any, d: int) -> tuple[np.ndarray, float]:
     """Packed natural parameters from draws, the precision unbiased for draws of a Gaussian; and the larger of the
     standard errors, that of a log variance: √(2/(S − 1)).
     """
-    draws = real_numbers(found)
+    draws = checks.real_numbers("what tilted returns", found)
     if draws.ndim != 2 or draws.shape[1] != d or not np.isfinite(draws).all():
         raise ValueError(f"tilted must return finite draws of shape (S, {d}); found shape {draws.shape}.")
     count = len(draws)

@@ -111,7 +111,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         classes = self._ordered(present_classes(y, weights))
         places = y[:, None] == classes
         codes, known = places.argmax(axis=1), places.any(axis=1)
-        unique = unique_rows(X, codes, weights)
+        unique = unique_rows(X, codes, weights, self.kernel)
         factor = OrdinalProbit(self._first_thresholds(unique.y, unique.sample_weight, len(classes)))
         free = ("thresholds",) if self.thresholds is None else ()
         model = self._fit_process(unique, factor, free, self._seed())

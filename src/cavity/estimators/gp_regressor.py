@@ -111,7 +111,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
         check_size("X", X)
         check_size("y", y)
-        unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X))
+        unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X), self.kernel)
         offset, scale = self._location(unique.y, unique.sample_weight)
         factor, free = self._likelihood(unique.y, scale)
         unique = unique._replace(y=(unique.y - offset) / scale)

@@ -60,7 +60,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         weights = checked_sample_weight(sample_weight, X)
         weights = weights * class_weights(self.class_weight, y, weights)
         classes = present_classes(y, weights)
-        rows = LabelledRows.of(classes, self._features(X), y, weights)
+        rows = LabelledRows.of(classes, self._features(X), y, weights, getattr(self, "kernel", None))
         seeds, names = repeat(self._seed()), model_names(classes)
         # Classes are fitted in threads: compiled code lets go of Python.
         in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
@@ -200,14 +200,16 @@ class LabelledRows(NamedTuple):
     sets: list[UniqueRows]
 
     @classmethod
-    def of(cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray) -> "LabelledRows":
-        """Weighted rows with their labels."""
+    def of(
+        cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray, kernel: Any = None
+    ) -> "LabelledRows":
+        """Weighted rows with their labels; `kernel` is the estimator's, if it has one."""
         codes = class_codes(classes, y)
         found = cls(features, codes, [], [])
         for code in [1] if len(classes) == 2 else range(len(classes)):
             own = np.where(codes == code, 1.0, -1.0)
             found.labels.append(own)
-            found.sets.append(unique_rows(features, own, weights))
+            found.sets.append(unique_rows(features, own, weights, kernel))
         return found
 
 

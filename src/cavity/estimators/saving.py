@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from cavity import storage
 from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, kernel_from_spec
 from cavity.factors import Factor
-from cavity.inference import methods, projection, relaxed, schedule
+from cavity.inference import methods, relaxed, schedule, update_rule
 from cavity.kernels import Kernel
 from cavity.models.latent_gaussian.fit_result import factor_from_spec, factor_spec
 from cavity.storage import StorageError
@@ -29,8 +29,8 @@ METHOD_PARTS: dict[str, Any] = {
         methods.Sweeps,
         methods.DoubleLoop,
         methods.Ladder,
-        projection.Matched,
-        projection.Restricted,
+        update_rule.Matched,
+        update_rule.Restricted,
         relaxed.Relaxed,
         schedule.InOrder,
         schedule.Shuffled,

@@ -9,7 +9,15 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.factor_graph.compile import Statement, assembled
-from cavity.factor_graph.variables import GraphSolution, Variable, common_shape, repeat_first
+from cavity.factor_graph.variables import (
+    GraphSolution,
+    Variable,
+    common_shape,
+    filled,
+    finite_numbers,
+    is_among,
+    repeat_first,
+)
 from cavity.factors import Factor
 from cavity.factors.wrappers import Conditioned, ObservedArguments
 from cavity.families import Beta, Categorical, Dirichlet, Family
@@ -60,7 +68,7 @@ class VariableGraph:
             raise ValueError("mean and variance are given both or neither.")
         if mean is None:
             return self.variables(family, np.zeros(2), size=size, name=name)
-        mean, variance = finite("mean", mean), above_zero("variance", variance)
+        mean, variance = finite_numbers("mean", mean), above_zero("variance", variance)
         return self.variables(family, family.from_mean(mean, variance), size=size, name=name)
 
     @float64
@@ -86,7 +94,7 @@ class VariableGraph:
 
         Raises:
             ValueError: if neither mean and covariance nor the dimension alone are given, the shapes do not fit, the
-                covariance is not positive definite, or the name is taken.
+                covariance is not symmetric and positive definite, or the name is taken.
 
         Examples:
             >>> import cavity as cv
@@ -101,11 +109,12 @@ class VariableGraph:
             return self.variables(family, np.zeros(family.size), size=size, name=name)
         if mean is None or covariance is None or dimension is not None:
             raise ValueError("vector takes mean and covariance, or a dimension alone.")
-        mean, covariance = finite("mean", mean), finite("covariance", covariance)
+        mean, covariance = finite_numbers("mean", mean), finite_numbers("covariance", covariance)
         if mean.ndim < 1 or covariance.shape[-2:] != (mean.shape[-1],) * 2:
             raise ValueError(
                 f"mean and covariance must have shapes (…, d) and (…, d, d); found {mean.shape}, {covariance.shape}."
             )
+        checks.symmetric("covariance", covariance)
         if not (np.linalg.eigvalsh(covariance) > 0).all():
             raise ValueError("covariance must be positive definite.")
         family = FullGaussianWithUniform(mean.shape[-1])
@@ -214,7 +223,7 @@ class VariableGraph:
         """
         if isinstance(probabilities, int):
             probabilities = np.ones(probabilities)
-        weights = finite("probabilities", probabilities)
+        weights = finite_numbers("probabilities", probabilities)
         if weights.ndim < 1 or not (weights >= 0).all() or not (weights.sum(axis=-1) > 0).all():
             raise ValueError("probabilities must be weights of at least 0, not all of them 0, on the last axis.")
         family = Categorical(weights.shape[-1])
@@ -285,20 +294,15 @@ class VariableGraph:
         slots = tuple(own for own in variables if isinstance(own, Variable))
         if not slots or not all(is_numeric(variables[place]) for place in places):
             raise TypeError("add takes a factor and the variables it sees, made by this graph; some may be numbers.")
-        foreign = [own.name for own in slots if not self.holds(own)]
-        if foreign:
-            raise ValueError(f"{foreign[0]} is no variable of this graph.")
+        for own in slots:
+            if not is_among(own, self.named):
+                raise ValueError(f"{own.name} is a variable of another graph than this one.")
         if places:
             shape = common_shape(**{f"argument {place}": own for place, own in enumerate(variables)})
-            known = tuple(np.broadcast_to(finite(f"argument {place}", variables[place]), shape) for place in places)
+            known = tuple(filled(shape, f"argument {place}", variables[place]) for place in places)
             own = np.zeros(shape) if data is None else data
             factor, slots, data = Conditioned(factor, places), repeat_first(slots, shape), ObservedArguments(known, own)
         self.statements.append(Statement.of(factor, tuple(slots), data, moments))
-
-    def holds(self, variable: Variable) -> bool:
-        """Whether a handle is of this graph."""
-        own = self.named.get(variable.name)
-        return own is not None and own.family == variable.family and bool(np.isin(variable.rows, own.rows).all())
 
     def problem(self) -> Problem:
         """The sites and what q is made of."""
@@ -320,11 +324,6 @@ class VariableGraph:
         return f"{type(self).__name__}({count} variables, {sum(own.size for own in self.statements)} factors)"
 
 
-def finite(name: str, value: Any) -> np.ndarray:
-    """An array of numbers."""
-    return np.asarray(checks.array(name, value, tuple(range(max(np.ndim(value), 0), np.ndim(value) + 1))), float)
-
-
 def is_numeric(value: Any) -> bool:
     """Whether an argument is a number or an array of numbers."""
     try:
@@ -335,7 +334,7 @@ def is_numeric(value: Any) -> bool:
 
 def above_zero(name: str, value: Any) -> np.ndarray:
     """An array of positive numbers."""
-    found = finite(name, value)
+    found = finite_numbers(name, value)
     if not (found > 0).all():
         raise ValueError(f"{name} must be positive; found {found[~(found > 0)].ravel()[0]}.")
     return found

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from cavity import factors
+from cavity._core import checks
 from cavity.factor_graph.base import VariableGraph
-from cavity.factor_graph.variables import Variable, common_shape, finite_numbers, repeat_first
+from cavity.factor_graph.variables import Variable, common_shape, filled, finite_numbers, repeat_first
 from cavity.factors.gamma_variables import Draw
 from cavity.factors.linear import Map, Relation
 from cavity.families import Beta, Categorical, Dirichlet, Family, Gamma, Gaussian
@@ -67,9 +68,13 @@ class FactorGraph(VariableGraph):
             out = self.gaussian(size=shape)
         observed = not isinstance(out, Variable)
         if observed:
-            offset = np.asarray(offset, float) - np.asarray(out, float)
+            offset = finite_numbers("offset", offset) - finite_numbers("out", out)
         sides, signs = (parts, weights) if observed else ((*parts, out), (*weights, -1.0))
-        data = Relation(np.stack(filled(shape, *signs), axis=-1), *filled(shape, offset, variance))
+        data = Relation(
+            np.stack([filled(shape, "weights", own) for own in signs], axis=-1),
+            filled(shape, "offset", offset),
+            filled(shape, "variance", variance),
+        )
         self.add(factors.Linear(), *repeat_first(sides, shape), data=data)
         return out
 
@@ -95,12 +100,13 @@ class FactorGraph(VariableGraph):
             >>> graph.inner(weights, [[1.0, 0.5], [1.0, 2.0], [1.0, -1.0]])
             x1: GaussianWithUniform, shape (3,)
         """
-        x = np.asarray(x, float)
+        x = finite_numbers("x", x)
         if x.ndim < 1:
             raise ValueError("x must be a vector, or a matrix with one row per number.")
         shape = np.broadcast_shapes(x.shape[:-1], vector.shape, np.shape(offset))
         out = self.gaussian(size=shape) if out is None else out
-        self.add(factors.InnerProduct(), vector, out, data=(*filled((*shape, x.shape[-1]), x), *filled(shape, offset)))
+        data = (np.broadcast_to(x, (*shape, x.shape[-1])), filled(shape, "offset", offset))
+        self.add(factors.InnerProduct(), vector, out, data=data)
         return out
 
     def product(self, matrix: Any, vector: Variable, *, covariance: Any, offset: Any = 0.0, out: Any = None) -> Any:
@@ -117,7 +123,7 @@ class FactorGraph(VariableGraph):
             `out`.
 
         Raises:
-            ValueError: if the shapes do not fit.
+            ValueError: if the shapes do not fit, or a covariance is not symmetric.
 
         Examples:
             >>> import cavity as cv
@@ -126,15 +132,16 @@ class FactorGraph(VariableGraph):
             >>> graph.product([[1.0, 1.0], [0.0, 1.0]], state, covariance=[[0.1, 0.0], [0.0, 0.1]])
             x1: FullGaussianWithUniform, shape ()
         """
-        matrix, covariance = np.asarray(matrix, float), np.asarray(covariance, float)
+        matrix, covariance = finite_numbers("matrix", matrix), finite_numbers("covariance", covariance)
         if matrix.ndim < 2 or matrix.shape[-1:] != vector.family.event_shape:
             wanted = f"{vector.family.event_shape or 'a vector of'} columns, as many as {vector.name} has components"
             raise ValueError(f"matrix must have {wanted}; found shape {matrix.shape}.")
         size = matrix.shape[-2]
         if covariance.shape[-2:] != (size, size):
             raise ValueError(f"covariance must be {size} × {size}; found shape {covariance.shape}.")
+        checks.symmetric("covariance", covariance)
         observed = out is not None and not isinstance(out, Variable)
-        shift = np.asarray(offset, float) - (np.asarray(out, float) if observed else 0.0)
+        shift = finite_numbers("offset", offset) - (finite_numbers("out", out) if observed else 0.0)
         shift = np.broadcast_to(shift, (*np.shape(shift)[:-1], size))
         leads = (matrix.shape[:-2], covariance.shape[:-2], shift.shape[:-1], vector.shape)
         shape = np.broadcast_shapes(*leads, out.shape if isinstance(out, Variable) else ())
@@ -159,7 +166,8 @@ class FactorGraph(VariableGraph):
             >>> graph
             FactorGraph(2 variables, 2 factors)
         """
-        self.add(factors.Truncation(), variable, data=tuple(filled(variable.shape, lower, upper)))
+        bounds = (checks.real_numbers("lower", lower), checks.real_numbers("upper", upper))
+        self.add(factors.Truncation(), variable, data=tuple(np.broadcast_to(own, variable.shape) for own in bounds))
 
     def greater(self, variable: Variable, than: Any = 0.0) -> None:
         """variable > than.
@@ -334,7 +342,7 @@ class FactorGraph(VariableGraph):
         size = common_shape(shape=shape, rate=rate, out=out)
         out = self.variables(GammaWithUniform(), GammaWithUniform().flat(), size=size) if out is None else out
         drawn = isinstance(out, Variable)
-        data = Draw(*filled(size, finite_numbers("shape", shape), 1.0 if drawn else finite_numbers("out", out)))
+        data = Draw(filled(size, "shape", shape), filled(size, "out", 1.0 if drawn else out))
         self.add(factors.GammaRate(), *repeat_first((out, rate) if drawn else (rate,), size), data=data)
         return out
 
@@ -345,8 +353,3 @@ def required(argument: str, relation: str, value: Any, family: type[Family], adv
         return
     found = type(value.family if isinstance(value, Variable) else value).__name__
     raise TypeError(f"{argument} of {relation} must be a {family.__name__} variable, found {found}; {advice}.")
-
-
-def filled(shape: tuple[int, ...], *values: Any) -> list[np.ndarray]:
-    """Numbers repeated to a shape."""
-    return [np.broadcast_to(np.asarray(own, float), shape) for own in values]

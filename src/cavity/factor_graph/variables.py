@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from cavity._core import checks
 from cavity._core.precision import float64, to_numpy
 from cavity.families import Family
 from cavity.inference.solution import ModelSolution
@@ -23,6 +25,7 @@ class Variable:
         family: of the variables.
         rows: their places among all variables of the family.
         name: by which the solution calls the whole array.
+        key: tells the array from all others, those of other graphs included; a copy of a graph keeps it.
 
     Examples:
         >>> import cavity as cv
@@ -34,6 +37,7 @@ class Variable:
     family: Family
     rows: np.ndarray
     name: str
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,7 +48,7 @@ class Variable:
         return len(self.rows)
 
     def __getitem__(self, index: Any) -> Variable:
-        return Variable(self.family, np.asarray(self.rows[index]), self.name)
+        return replace(self, rows=np.asarray(self.rows[index]))
 
     def __repr__(self) -> str:
         return f"{self.name}: {type(self.family).__name__}, shape {self.shape}"
@@ -105,7 +109,7 @@ class Marginals(Mapping[Any, Marginal]):
 
     def __getitem__(self, variable: Any) -> Marginal:
         own = self._named.get(variable) if isinstance(variable, str) else variable
-        if not isinstance(own, Variable):
+        if not isinstance(own, Variable) or not is_among(own, self._named):
             known = ", ".join(self._named)
             raise KeyError(f"marginals takes a variable of the graph or its name, one of {known}; found {variable!r}.")
         return Marginal(own.family, self._etas[own.family][..., own.rows, :])
@@ -139,6 +143,11 @@ class GraphSolution(ModelSolution):
         return {name: x[families.index(own.family)][:, own.rows] for name, own in self.named.items()}
 
 
+def is_among(variable: Variable, named: dict[str, Variable]) -> bool:
+    """Whether a handle is of the graph that holds these variables, and not one of another graph by the same name."""
+    return variable.name in named and named[variable.name].key == variable.key
+
+
 def common_shape(**arguments: Any) -> tuple[int, ...]:
     """The shape that variables and numbers broadcast to; what is None has none."""
     given = {name: own for name, own in arguments.items() if own is not None}
@@ -151,17 +160,19 @@ def common_shape(**arguments: Any) -> tuple[int, ...]:
 
 
 def finite_numbers(name: str, value: Any) -> np.ndarray:
-    """Finite numbers."""
-    try:
-        found = np.asarray(value, float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers or a variable; found {type(value).__name__}.") from None
+    """An array of finite numbers, of any shape."""
+    found = checks.real_numbers(name, value)
     if not np.isfinite(found).all():
         raise ValueError(f"{name} must be finite; found {found[~np.isfinite(found)].ravel()[0]}.")
     return found
 
 
+def filled(shape: tuple[int, ...], name: str, value: Any) -> np.ndarray:
+    """Finite numbers repeated to a shape."""
+    return np.broadcast_to(finite_numbers(name, value), shape)
+
+
 def repeat_first(slots: tuple[Variable, ...], shape: tuple[int, ...]) -> list[Variable]:
     """The variables of a statement, the first repeated to the statement's shape."""
     first = slots[0]
-    return [Variable(first.family, np.broadcast_to(first.rows, shape), first.name), *slots[1:]]
+    return [replace(first, rows=np.broadcast_to(first.rows, shape)), *slots[1:]]

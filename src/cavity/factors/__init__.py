@@ -2,11 +2,12 @@
 
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor
-from cavity.factors.binary import Logistic, Probit, Step
+from cavity.factors.binary import Probit, Step
 from cavity.factors.clutter import Clutter
 from cavity.factors.gamma_variables import GammaRate, GaussianPrecision
 from cavity.factors.interval import OrdinalProbit, Truncation
 from cavity.factors.linear import Equality, InnerProduct, Linear, MatrixProduct
+from cavity.factors.logistic import Logistic
 from cavity.factors.poisson import Poisson
 from cavity.factors.probabilities import Bernoulli, CategoricalDraw, LogisticLink, Mixture
 from cavity.factors.regression import Gaussian, StudentT

@@ -1,36 +1,43 @@
 """Likelihoods of a label y = ±1: t(f) = ε + (1 − 2ε) t₀(y f), a label that is wrong with probability ε (thesis 5.4).
 
 The step has t₀ = Θ, the probit likelihood Φ, the logistic one σ(x) = 1/(1 + e^−x).
+
+They are lower + weight · t₀: a floor plus a multiple of a likelihood that is known. With Z₀ = ∫ t₀ N(m, v) the mixture
+has
+
+    Z = lower + weight Z₀,        r = weight Z₀ / Z,        1 − r = lower / Z,
+
+and its tilted distribution is (1 − r) · cavity + r · tilted₀. In terms of derivatives in the cavity mean m,
+
+    d1 = r d1₀,        −d2 = r [r b₀ + (1 − r) c₀],        b₀ = −(log Z₀)'',    c₀ = −Z₀''/Z₀,
+
+and the tilted variance in units of v is a sum of terms that are not negative,
+
+    V = 1 + v d2 = (1 − r) + r V₀ + r (1 − r) v d1₀².
+
+The site is tau = −d2/V and nu = (d1 − m d2)/V = r [r (d1₀ + m b₀) + (1 − r)(d1₀ + m c₀)] / V. So a tilted distribution
+that hands over b₀, c₀, V₀ and the two sums d1₀ + m b₀ and d1₀ + m c₀, each with its own relative accuracy, leaves
+nothing to cancel but what changes sign by itself: tau, where a label is wrong and the site turns negative.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.nn import log_sigmoid, sigmoid
 from jax.scipy.special import ndtri
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.recentred_rule import falling_root, follow
-from cavity.factors.tilts import (
-    Levels,
-    LogLikelihoodDerivatives,
-    as_tilted,
-    expected_log_of_step,
-    mixed,
-    shares,
-    threshold,
-)
+from cavity.factors.recentred_rule import LogLikelihoodDerivatives, expected_log_of_step, falling_root, follow
 from cavity.families.base import Family, Tilted
-from cavity.families.gaussian import Gaussian
+from cavity.families.gaussian import Gaussian, Tilt, as_tilted
 from cavity.numerics.normal import log_ndtr, mills, one_sided
 
-# σ has its poles at ±iπ.
-_SCALE = 1.5
+# exp of this is still a normal double; what it would multiply beyond is smaller than every normal one.
+_LARGEST_EXPONENT = 700.0
 
 
 @factor
@@ -68,7 +75,41 @@ class BinaryLikelihood(Factor):
 
 
 @factor
-class Step(BinaryLikelihood):
+class Threshold(BinaryLikelihood):
+    """Base of likelihoods with t₀(f) = Φ(f/√width); width 0 is the step. With z = y m/s and s² = v + width, t₀ has
+
+        d1 = a/s,    −(log Z)'' = a (a + z)/s²,    −Z''/Z = a z/s²,    variance ratio (width + v (1 − b))/s²,
+
+    and the two sums d1 + m (…) are (a/s) [(1 − b) + (a + z)²] and (a/s) (1 + z²).
+    """
+
+    width: ClassVar[float]
+
+    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+        if not isinstance(family, Gaussian):
+            return NotImplemented
+        mean, variance = family.coordinates(cavity)
+        mean = data * mean
+        total = variance + self.width
+        scale = jnp.sqrt(total)
+        z = mean / scale
+        t = one_sided(z)
+        tilt = Tilt(
+            log_z=t.log_z,
+            d1=t.d1 / scale,
+            bend=t.b / total,
+            rise=t.d1 * z / total,
+            pull=t.d1 * (t.shrink + t.excess**2) / scale,
+            lift=t.d1 * (1 + z * z) / scale,
+            ratio=(self.width + variance * t.shrink) / total,
+        )
+        noise = self.label_noise
+        levels = noise_levels(noise) if is_one(power) else powered_levels(noise, power)
+        return as_tilted(mixed(tilt, variance, levels), data)
+
+
+@factor
+class Step(Threshold):
     """The step likelihood, 1 − ε where y f > 0 and ε elsewhere, of a label y in {−1, +1}, the data of a site.
 
     With a cavity N(m, v) and z = y m / √v, Z = ε + (1 − 2ε) Φ(z). The power t^p has the two levels ε^p and (1 − ε)^p,
@@ -88,18 +129,12 @@ class Step(BinaryLikelihood):
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
+    width: ClassVar[float] = 0.0
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         noise = jnp.asarray(self.label_noise, float)
         wrong = jnp.where(noise > 0, jnp.log(jnp.where(noise > 0, noise, 1.0)), -jnp.inf)
         return jnp.where(data * x > 0, jnp.log1p(-noise), wrong)
-
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        if not isinstance(family, Gaussian):
-            return NotImplemented
-        mean, variance = family.coordinates(cavity)
-        tilt = mixed(threshold(data * mean, variance, 0.0), variance, powered_levels(self.label_noise, power))
-        return as_tilted(tilt, data)
 
     def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
         """π log(1 − ε) + (1 − π) log ε, with π = (1 − ε) Φ(z)/Z the share of the right side; 0 for ε = 0."""
@@ -121,7 +156,7 @@ class Step(BinaryLikelihood):
 
 
 @factor
-class Probit(BinaryLikelihood):
+class Probit(Threshold):
     """The probit likelihood ε + (1 − 2ε) Φ(y f) of a label y in {−1, +1}, the data of a site.
 
     Noise-free, for a cavity N(m, v), s² = 1 + v and z = y m / s (lecture notes, "EP for Bayesian probit regression"),
@@ -138,8 +173,7 @@ class Probit(BinaryLikelihood):
     with μ̃ = nu/tau, σ̃² = 1/tau is Z̃ = Z √(2π(v + σ̃²)) exp(+(m − μ̃)² / (2(v + σ̃²))); the lecture notes print a
     minus.
 
-    Label noise is mixed in by `factors.tilts`. Powers other than 1 have no closed form and are integrated by
-    the fixed rule of `factors.recentred_rule`.
+    Powers other than 1 have no closed form and are integrated by the fixed rule of `factors.recentred_rule`.
 
     Args:
         label_noise: ε, the probability of a wrong label, in [0, ½).
@@ -155,23 +189,19 @@ class Probit(BinaryLikelihood):
     """
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
+    width: ClassVar[float] = 1.0
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         return shares(log_ndtr(data * x), noise_levels(self.label_noise)).log_z
 
     def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        if not isinstance(family, Gaussian):
-            return NotImplemented
+        if is_one(power) or not isinstance(family, Gaussian):
+            return super().tilted(family, cavity, data, power)
         mean, variance = family.coordinates(cavity)
         mean = data * mean
-        if is_one(power):
-            tilt = mixed(threshold(mean, variance, 1.0), variance, noise_levels(self.label_noise))
-        else:
-            centres, scales = probit_landmarks(mean, variance, power, self.label_noise)
-            tilt = follow(
-                noisy_slopes(log_probit_derivatives, self.label_noise), power, mean, variance, centres, scales
-            )
-        return as_tilted(tilt, data)
+        centres, scales = probit_landmarks(mean, variance, power, self.label_noise)
+        slopes = noisy_slopes(log_probit_derivatives, self.label_noise)
+        return as_tilted(follow(slopes, power, mean, variance, centres, scales), data)
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√(1 + v)), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
@@ -202,85 +232,12 @@ def probit_landmarks(mean: jax.Array, variance: jax.Array, power: Any, label_noi
     return centres, scales
 
 
-@factor
-class Logistic(BinaryLikelihood):
-    """The logistic likelihood ε + (1 − 2ε) σ(y f) of a label y in {−1, +1}, the data of a site.
+class Levels(NamedTuple):
+    """lower + weight · t₀ for t₀ in [0, 1]. short: 1 − (lower + weight), tiny where the upper level is near 1."""
 
-    Integrated by the fixed rule of `factors.recentred_rule`. The points that matter are the mode of σ(f)^p N(f; m, v),
-    at p σ(−f) = (f − m)/v; the mode of its slope, at p − (p + 1) σ(f) = (f − m)/v, where the little that a right label
-    has to say comes from; and 0.
-
-    Args:
-        label_noise: ε, the probability of a wrong label, in [0, ½).
-
-    Raises:
-        ValueError: in a run, if ε is outside [0, ½) or a label is not −1 or +1.
-
-    Examples:
-        >>> import cavity as cv
-        >>> found = cv.factors.Logistic().predict(mean=1.0, variance=0.5)
-        >>> round(float(found["probability"]), 4)
-        0.7116
-    """
-
-    closed_forms = ("Gaussian sites, any power (by a fixed rule)",)
-
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
-        return shares(log_sigmoid(data * x), noise_levels(self.label_noise)).log_z
-
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
-        if not isinstance(family, Gaussian):
-            return NotImplemented
-        mean, variance = family.coordinates(cavity)
-        mean = data * mean
-        centres, scales = logistic_landmarks(mean, variance, power)
-        if is_one(power):
-            tilt = mixed(
-                follow(log_sigmoid_derivatives, 1, mean, variance, centres, scales),
-                variance,
-                noise_levels(self.label_noise),
-            )
-        else:
-            # The power of a noisy likelihood is no mixture. Its floor leaves mass at the cavity's own mean, and meets
-            # the rise at σ(f) = ε / (1 − 2ε).
-            noise = jnp.maximum(self.label_noise, 1e-30)
-            corner = jnp.log(noise) - jnp.log1p(-2 * noise)
-            centres = jnp.append(centres, jnp.stack([mean, corner]))
-            scales = jnp.append(scales, jnp.stack([jnp.sqrt(variance), jnp.full_like(mean, _SCALE)]))
-            tilt = follow(
-                noisy_slopes(log_sigmoid_derivatives, self.label_noise), power, mean, variance, centres, scales
-            )
-        return as_tilted(tilt, data)
-
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
-        """Probability of +1 and logarithms of both for a latent N(mean, variance), clean and with label noise."""
-        mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
-
-        def log_probability(m: jax.Array, v: jax.Array) -> jax.Array:
-            return follow(log_sigmoid_derivatives, 1, m, v, *logistic_landmarks(m, v, 1)).log_z
-
-        sides = jnp.stack([-mean, mean], axis=-1)
-        spread = jnp.broadcast_to(jnp.maximum(variance, jnp.finfo(float).tiny)[..., None], sides.shape)
-        log_probabilities = jax.vmap(log_probability)(sides.ravel(), spread.ravel()).reshape(sides.shape)
-        return binary_prediction(log_probabilities, self.label_noise)
-
-
-def log_sigmoid_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:
-    """log σ and its derivatives σ(−f), −σ(f) σ(−f), from one exponential."""
-    small = jnp.exp(-jnp.abs(f))
-    large = 1 / (1 + small)
-    value = jnp.minimum(f, 0.0) - jnp.log1p(small)
-    return LogLikelihoodDerivatives(value, jnp.where(f > 0, small, 1.0) * large, -small * large * large)
-
-
-def logistic_landmarks(mean: jax.Array, variance: jax.Array, power: Any) -> tuple[jax.Array, jax.Array]:
-    """The two modes and 0, with the scales of the integrand there."""
-    # Which of the two slopes, p − p σ or p − (p + 1) σ.
-    more = jnp.array([0.0, 1.0])
-    low, high = mean - more * variance, (mean + power * variance) * jnp.ones(2)
-    modes = falling_root(lambda f: power - (power + more) * sigmoid(f) - (f - mean) / variance, low, high)
-    width = 1 / jnp.sqrt(1 / variance + power * sigmoid(modes) * sigmoid(-modes))
-    return jnp.append(modes, 0.0), jnp.append(jnp.minimum(width, _SCALE), _SCALE)
+    lower: jax.Array
+    weight: jax.Array
+    short: jax.Array
 
 
 def noise_levels(label_noise: Any) -> Levels:
@@ -291,8 +248,6 @@ def noise_levels(label_noise: Any) -> Levels:
 
 def powered_levels(label_noise: Any, power: Any) -> Levels:
     """ε^p + ((1 − ε)^p − ε^p) t₀, the power of a noisy indicator t₀; 0^p is 0 unless p is 0."""
-    if is_one(power):
-        return noise_levels(label_noise)
     noise = jnp.asarray(label_noise, float)
     noisy = noise > 0
     safe = jnp.where(noisy, noise, 0.25)
@@ -301,6 +256,50 @@ def powered_levels(label_noise: Any, power: Any) -> Levels:
     # As a multiple of the upper level, because for a small power the two levels agree in many digits.
     share = jnp.where(noisy, -jnp.expm1(power * (jnp.log(safe) - jnp.log1p(-safe))), 1.0 - lower)
     return Levels(lower, jnp.exp(log_upper) * share, -jnp.expm1(log_upper))
+
+
+class Shares(NamedTuple):
+    """log Z of a mixture, the share r of its second part and the share 1 − r of its floor."""
+
+    log_z: jax.Array
+    part: jax.Array
+    floor: jax.Array
+
+
+def shares(log_z0: jax.Array, levels: Levels) -> Shares:
+    """log Z, r and 1 − r, each with its relative accuracy: also log Z near 0, and r or 1 − r where they are tiny.
+
+    The smaller part is divided by the larger. A form that is not taken sees harmless arguments, so that derivatives in
+    the levels exist, at lower = 0 too.
+    """
+    lower, weight, short = levels
+    mass = weight * jnp.exp(log_z0)
+    on_floor = lower > mass
+    floor, gain = jnp.where(on_floor, lower, 1.0), jnp.where(on_floor, 1.0, weight)
+    inverse = jnp.exp(jnp.minimum(-log_z0, _LARGEST_EXPONENT))
+    odds = jnp.where(on_floor, mass / floor, lower * inverse / gain)
+    large = 1 / (1 + odds)
+    small = odds * large
+    log_z = jnp.where(on_floor, jnp.log(floor), jnp.log(gain) + log_z0) + jnp.log1p(odds)
+    # Where Z is near 1 what it lacks is known to more digits than Z.
+    lacking = short - weight * jnp.expm1(log_z0)
+    near_one = lacking < 0.5
+    log_z = jnp.where(near_one, jnp.log1p(-jnp.where(near_one, lacking, 0.0)), log_z)
+    return Shares(log_z, jnp.where(on_floor, small, large), jnp.where(on_floor, large, small))
+
+
+def mixed(tilt: Tilt, variance: jax.Array, levels: Levels) -> Tilt:
+    """The tilted distribution of lower + weight · t₀ from that of t₀, by the formulas above."""
+    log_z, r, rest = shares(tilt.log_z, levels)
+    return Tilt(
+        log_z=log_z,
+        d1=r * tilt.d1,
+        bend=r * (r * tilt.bend + rest * tilt.rise),
+        rise=r * tilt.rise,
+        pull=r * (r * tilt.pull + rest * tilt.lift),
+        lift=r * tilt.lift,
+        ratio=rest + r * tilt.ratio + r * rest * variance * tilt.d1**2,
+    )
 
 
 def noisy_slopes(

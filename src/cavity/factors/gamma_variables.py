@@ -90,7 +90,7 @@ def integrate_line(
     family: Gamma, cavity: jax.Array, line: Line, log_factor: Callable[[jax.Array], jax.Array]
 ) -> tuple[Integral, jax.Array, jax.Array]:
     """A factor of the line times the cavity: the integral, expected statistics and message."""
-    rule = integrate(lambda u: log_factor(u) + line.log_density(u), lambda u: log_abs(line.statistics(u)))
+    rule = integrate(log_factor, line.log_density, lambda u: log_abs(line.statistics(u)))
     surprise = log_factor(rule.nodes) - rule.log_z
     return rule, *match_line_moments(family, cavity, line, rule.nodes, rule.log_weights, surprise)
 

@@ -13,10 +13,9 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.recentred_rule import falling_root, follow
-from cavity.factors.tilts import LogLikelihoodDerivatives, as_tilted, expected_log_of_step
+from cavity.factors.recentred_rule import LogLikelihoodDerivatives, expected_log_of_step, falling_root, follow
 from cavity.families.base import Family, Tilted
-from cavity.families.gaussian import Gaussian
+from cavity.families.gaussian import Gaussian, as_tilted
 from cavity.numerics.normal import HUGE, interval, log_interval
 
 

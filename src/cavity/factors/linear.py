@@ -21,7 +21,7 @@ from cavity.families.product import Product
 
 
 class Relation(NamedTuple):
-    """Data of `Linear`, of one site: a (slots,), c and s² (numbers). No a is zero."""
+    """Data of `Linear`, of one site: a (slots,), c and s² (numbers)."""
 
     weights: Any
     offset: Any
@@ -36,11 +36,12 @@ class Linear(Factor):
 
         x_i ~ N(−(c + Σ_{j ≠ i} a_j m_j)/a_i, (s² + Σ_{j ≠ i} a_j² v_j)/a_i²),
 
-    uniform where the cavity of one of them is. It holds also where the cavity of x_i itself is uniform; then
-    log Z = −log |a_i|, the integral of the relation over x_i.
+    uniform where the cavity of one of them is, or a_i = 0. It holds also where the cavity of x_i itself is uniform;
+    then log Z = −log |a_i|, the integral of the relation over x_i.
 
     Raises:
-        ValueError: in a run, if a weight is 0 or a variance is negative.
+        ValueError: in a run, if a variance is negative, or 0 where fewer than two variables have a weight: they
+            would be known exactly, which no Gaussian is.
 
     Examples:
         >>> import numpy as np
@@ -57,10 +58,14 @@ class Linear(Factor):
         checks.array("weights", data.weights, (2,))
         checks.array("offset", data.offset, (1,))
         checks.array("variance", data.variance, (1,))
-        if not is_traced(data) and not (np.asarray(data.variance) >= 0).all():
+        if is_traced(data):
+            return
+        if not (np.asarray(data.variance) >= 0).all():
             raise ValueError("variance of Linear must not be negative.")
-        if not is_traced(data) and not (np.asarray(data.weights) != 0).all():
-            raise ValueError("weights of Linear must not be zero: leave out the variables that have no weight.")
+        if ((np.asarray(data.variance) == 0) & (np.count_nonzero(data.weights, axis=1) < 2)).any():
+            raise ValueError(
+                "variance of Linear must be positive where a single variable has a weight: it would be known exactly."
+            )
 
     def has_density(self, data: Any) -> bool:
         return bool((np.asarray(data.variance) > 0).all())
@@ -80,15 +85,16 @@ class Linear(Factor):
         mean = jnp.where(flat, 0.0, pieces[:, 0] / precision)
         spread = jnp.where(flat, 0.0, data.weights**2 / precision)
         others = 1.0 - jnp.eye(len(slots))
-        known = ~jnp.any(flat & (others > 0), axis=1)
+        unknown = flat & (data.weights != 0)
+        known = ~jnp.any(unknown & (others > 0), axis=1)
         gap, rest = data.offset + others @ (data.weights * mean), data.variance + others @ spread
-        tau = jnp.where(known, data.weights**2 / jnp.where(known, rest, 1.0), 0.0)
-        site = jnp.stack([-tau * gap / data.weights, tau], axis=-1)
+        share = jnp.where(known, data.weights / jnp.where(known, rest, 1.0), 0.0)
+        site = jnp.stack([-share * gap, share * data.weights], axis=-1)
         # All known, or all but one, whose integral is that of the relation.
         off, total = data.offset + jnp.sum(data.weights * mean), data.variance + jnp.sum(spread)
         density = -0.5 * (off**2 / total + jnp.log(total) + LOG_2PI)
-        measure = -jnp.sum(jnp.where(flat, jnp.log(jnp.abs(data.weights)), 0.0))
-        count = jnp.sum(flat)
+        measure = -jnp.sum(jnp.where(unknown, jnp.log(jnp.abs(data.weights)), 0.0))
+        count = jnp.sum(unknown)
         log_z = jnp.where(count == 0, density, jnp.where(count == 1, measure, jnp.inf))
         return Tilted(log_z, log_z_slopes(pieces, site).ravel(), site.ravel())
 
@@ -178,8 +184,10 @@ class MatrixProduct(Factor):
         checks.array("matrix", data.matrix, (3,))
         checks.array("offset", data.offset, (2,))
         checks.array("covariance", data.covariance, (3,))
-        if not is_traced(data) and not (np.linalg.eigvalsh(np.asarray(data.covariance)) > 0).all():
-            raise ValueError("covariance of MatrixProduct must be positive definite.")
+        if not is_traced(data):
+            checks.symmetric("covariance", np.asarray(data.covariance))
+            if not (np.linalg.eigvalsh(np.asarray(data.covariance)) > 0).all():
+                raise ValueError("covariance of MatrixProduct must be positive definite.")
 
     def log_density(self, x: Any, data: Any) -> jax.Array:
         before, after = x if isinstance(x, tuple) else (x, 0.0)

@@ -8,10 +8,9 @@ import numpy as np
 
 from cavity._core.precision import is_traced
 from cavity.factors.base import Factor, factor
-from cavity.factors.recentred_rule import follow
-from cavity.factors.tilts import LogLikelihoodDerivatives, as_tilted
+from cavity.factors.recentred_rule import LogLikelihoodDerivatives, follow
 from cavity.families.base import Family, Tilted
-from cavity.families.gaussian import Gaussian
+from cavity.families.gaussian import Gaussian, as_tilted
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet
 
 # e^f is cut off here: t is 0 long before, and its square must still be a number.

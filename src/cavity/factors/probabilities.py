@@ -255,8 +255,8 @@ def of_known(family: Beta, line_family: Gaussian, shapes: jax.Array, odds: jax.A
     def log_normal(u: jax.Array) -> jax.Array:
         return -0.5 * (u**2 + LOG_2PI)
 
-    def log_f(u: jax.Array) -> jax.Array:
-        return line.log_density(inner(u)) - jnp.log(line.scale) + log_stretch(u) + log_normal(u)
+    def log_cavity(u: jax.Array) -> jax.Array:
+        return line.log_density(inner(u)) - jnp.log(line.scale) + log_stretch(u)
 
     def slope(u: jax.Array) -> jax.Array:
         z = mean + scale * u
@@ -265,7 +265,7 @@ def of_known(family: Beta, line_family: Gaussian, shapes: jax.Array, odds: jax.A
     def tests(u: jax.Array) -> tuple[jax.Array, jax.Array]:
         return log_abs(jnp.append(line.statistics(inner(u)), slope(u)))
 
-    rule = integrate(log_f, tests)
+    rule = integrate(log_cavity, log_normal, tests)
     column = rule._replace(nodes=rule.nodes[:, None])
     frame = Frame(mean[None], scale[None, None], proper & known)
     centre, spread, change = whitened_moments(column, slope(column.nodes), frame)

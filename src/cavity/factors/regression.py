@@ -28,9 +28,8 @@ import numpy as np
 
 from cavity._core import checks
 from cavity.factors.base import Factor, factor
-from cavity.factors.tilts import Tilt, as_tilted
 from cavity.families.base import Family, Tilted
-from cavity.families.gaussian import LOG_2PI
+from cavity.families.gaussian import LOG_2PI, Tilt, as_tilted
 from cavity.families.gaussian import Gaussian as GaussianFamily
 from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
 

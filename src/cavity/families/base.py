@@ -257,6 +257,11 @@ class OrFlat(Family):
         safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
         return jnp.where(flat, 0.0, super().log_partition(safe))
 
+    def log_density(self, eta: Float[Array, "*batch k"], x: Any) -> Float[Array, "..."]:
+        flat = self.is_flat(eta)
+        safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
+        return jnp.where(flat, 0.0, super().log_density(safe, x))
+
     def stand_in(self) -> Float[Array, " k"]:
         """Some proper member, for branches that are not taken."""
         return self.flat() + jnp.array([0.0, 1.0])

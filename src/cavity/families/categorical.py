@@ -18,7 +18,6 @@ from cavity.families.base import Family
 from cavity.numerics.sums import (
     FEW,
     all_last,
-    apart,
     log_excess,
     log_sum_along,
     shares_and_rest,
@@ -174,7 +173,7 @@ class Categorical(Family):
         """Largest difference of probabilities in units of sqrt(p (1 − p)) under `eta`."""
         both = self.is_proper(eta) & self.is_proper(other)
         if self.states <= FEW:
-            gap = spread_gap(apart(self.log_weights(eta)), apart(self.log_weights(other)))
+            gap = spread_gap(jnp.unstack(self.log_weights(eta), axis=-1), jnp.unstack(self.log_weights(other), axis=-1))
             return jnp.where(both, gap, jnp.inf)
         p, q = self.moments(eta), self.moments(other)
         _, rest = sums_without_each(p)

@@ -47,11 +47,25 @@ class ShapeFamily(Family):
         return jnp.all((eta > 0) & jnp.isfinite(eta), axis=-1)
 
     def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
-        """Σ (a_k − 1) log w_k − ln B(a), −inf outside the simplex."""
-        eta, statistics = jnp.asarray(eta), self.statistics(x)
+        """Σ_k [c(a_k) − a_k (r_k − 1 − log r_k) − log w_k] − c(S), −inf outside the simplex.
+
+        That is Σ (a_k − 1) log w_k − ln B(a) with the terms of order S = Σ a_k cancelled on paper; r_k = w_k S/a_k, and
+        c(a) = ½ log(a/2π) − ω(a).
+        """
+        a, weights = jnp.asarray(eta), self.weights(x)
+        total = jnp.sum(a, axis=-1, keepdims=True)
+        inside = jnp.where(weights > 0, weights, 1.0)
+        ratio = inside * total / a
+        terms = -a * log_excess((inside * total - a) / a, ratio) - jnp.log(inside)
         # A shape of 1 leaves the density finite at w_k = 0, where 0 × log 0 would be NaN.
-        terms = jnp.where(eta == 1.0, 0.0, (eta - 1.0) * statistics)
-        return jnp.where(jnp.any(jnp.isnan(statistics), axis=-1), -jnp.inf, jnp.sum(terms, axis=-1) - log_beta(eta))
+        at_zero = jnp.where(a == 1.0, 1.0 + jnp.log(total), jnp.where(a < 1.0, jnp.inf, -jnp.inf))
+        terms = jnp.where(weights > 0, terms, at_zero) + density_constant(a)
+        density = jnp.sum(terms, axis=-1) - density_constant(total)[..., 0]
+        return jnp.where(jnp.any(weights < 0, axis=-1), -jnp.inf, density)
+
+    def weights(self, x: jax.Array) -> jax.Array:
+        """The components of a value, which sum to one."""
+        return jnp.asarray(x, float)
 
     def entropy(self, eta: jax.Array) -> jax.Array:
         """A − (a − 1)·mu with the terms Σ a_k log(a_k/S), of order S, cancelled on paper."""
@@ -89,6 +103,11 @@ class ShapeFamily(Family):
         shapes = dirichlet_shapes(stats, cavity + floor)
         clipped = jnp.where(shapes <= cavity + floor, floor, shapes - cavity)
         return jnp.where(jnp.all(site >= floor, axis=-1, keepdims=True), site, clipped)
+
+
+def density_constant(a: jax.Array) -> jax.Array:
+    """½ log(a/2π) − ω(a): what Stirling's formula leaves of −lnΓ(a) beside a − a log a."""
+    return 0.5 * jnp.log(a) - HALF_LOG_2PI - binet(a)
 
 
 def corrections(x: jax.Array) -> jax.Array:
@@ -213,6 +232,11 @@ class Beta(ShapeFamily):
     def statistics(self, x: jax.Array) -> jax.Array:
         x = jnp.asarray(x, float)
         return jnp.stack([jnp.log(x), jnp.log1p(-x)], axis=-1)
+
+    def weights(self, x: jax.Array) -> jax.Array:
+        """(x, 1 − x)."""
+        x = jnp.asarray(x, float)
+        return jnp.stack([x, 1.0 - x], axis=-1)
 
     def mean(self, eta: jax.Array) -> jax.Array:
         """a/(a + b)."""

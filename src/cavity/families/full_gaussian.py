@@ -84,6 +84,12 @@ class FullGaussian(VectorGaussian):
         white = linalg.solve_triangular(factor, self.nu(eta)[..., None], lower=True)[..., 0]
         return 0.5 * jnp.sum(white**2, axis=-1) - half_log_det(factor) + 0.5 * self.dimension * LOG_2PI
 
+    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+        """−½ (x − m)ᵀ Lambda (x − m) + ½ log |Lambda| − ½ d log 2π."""
+        factor = jnp.linalg.cholesky(self.precision(eta))
+        white = jnp.einsum("...ji,...j->...i", factor, x - self.mean(eta))
+        return half_log_det(factor) - 0.5 * (jnp.sum(white**2, axis=-1) + self.dimension * LOG_2PI)
+
     def moments(self, eta: jax.Array) -> jax.Array:
         mean, covariance = self.coordinates(eta)
         return self.pack(mean, -0.5 * (covariance + mean[..., :, None] * mean[..., None, :]))

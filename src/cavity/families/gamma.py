@@ -63,12 +63,18 @@ class Gamma(Family):
         return jnp.all((eta > 0) & jnp.isfinite(eta), axis=-1)
 
     def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
-        """(a − 1) log x − β x − A, −inf for x < 0."""
+        """−a (r − 1 − log r) − log x + ½ log a − ½ log 2π − ω(a), r = β x/a; −inf for x < 0.
+
+        That is (a − 1) log x − β x − A with the terms of order a cancelled on paper.
+        """
         a, rate = self.coordinates(jnp.asarray(eta))
         x = jnp.asarray(x, float)
-        # A shape of 1 leaves the density finite at x = 0, where 0 × log 0 would be NaN.
-        power = jnp.where(a == 1.0, 0.0, (a - 1.0) * jnp.log(jnp.maximum(x, 0.0)))
-        return jnp.where(x < 0, -jnp.inf, power - rate * x - self.log_partition(eta))
+        inside = jnp.where(x > 0, x, 1.0)
+        ratio = rate * inside / a
+        excess = log_excess((rate * inside - a) / a, ratio)
+        density = -a * excess - jnp.log(inside) + 0.5 * jnp.log(a) - HALF_LOG_2PI - binet(a)
+        at_zero = jnp.where(a == 1.0, jnp.log(rate), jnp.where(a < 1.0, jnp.inf, -jnp.inf))
+        return jnp.where(x > 0, density, jnp.where(x == 0, at_zero, -jnp.inf))
 
     def mean(self, eta: jax.Array) -> jax.Array:
         """a/β."""

@@ -16,12 +16,12 @@ d1 is the gradient of log Z in the cavity mean; d2 is the Hessian (full), its di
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from cavity.families.base import Family, OrFlat
+from cavity.families.base import Family, OrFlat, Tilted
 from cavity.numerics.sums import cross_difference, log_excess
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -39,6 +39,7 @@ class Gaussian(Family):
     """
 
     size: ClassVar[int] = 2  # type: ignore[override]
+    local_size: ClassVar[int] = 2  # type: ignore[override]
 
     def from_mean(self, mean: Any, variance: Any) -> jax.Array:
         """Natural parameters of N(mean, variance)."""
@@ -58,6 +59,11 @@ class Gaussian(Family):
         """½ nu²/tau − ½ log tau + ½ log 2π."""
         nu, tau = jnp.asarray(eta)[..., 0], jnp.asarray(eta)[..., 1]
         return 0.5 * (nu * (nu / tau) - jnp.log(tau) + LOG_2PI)
+
+    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+        """−½ (x − m)² tau + ½ log tau − ½ log 2π."""
+        eta = jnp.asarray(eta)
+        return -0.5 * ((x - self.mean(eta)) ** 2 * eta[..., 1] - jnp.log(eta[..., 1]) + LOG_2PI)
 
     def moments(self, eta: jax.Array) -> jax.Array:
         """(E[x], −E[x²]/2)."""
@@ -172,6 +178,33 @@ def gaussian_kl(nu: jax.Array, tau: jax.Array, nu_new: jax.Array, tau_new: jax.A
     return 0.5 * (log_excess((tau_new - tau) / tau, tau_new / tau) + shift * (shift / tau_new))
 
 
+class Tilt(NamedTuple):
+    """A tilted scalar Gaussian; Z is a function of the mean m of the cavity N(m, v).
+
+    log_z: log Z.
+    d1: (log Z)'.
+    bend: −(log Z)''.
+    rise: −Z''/Z = bend − d1².
+    pull: d1 + m · bend, the site's nu times `ratio`.
+    lift: d1 + m · rise.
+    ratio: the tilted variance over v, 1 − v · bend.
+    """
+
+    log_z: jax.Array
+    d1: jax.Array
+    bend: jax.Array
+    rise: jax.Array
+    pull: jax.Array
+    lift: jax.Array
+    ratio: jax.Array
+
+
+def as_tilted(tilt: Tilt, sign: Any = 1.0) -> Tilted:
+    """log Z, (d1, d2) and the site of a scalar Gaussian; of t(sign · f) under the mirrored cavity, sign is ±1."""
+    stats = jnp.stack([sign * tilt.d1, -tilt.bend], axis=-1)
+    return Tilted(tilt.log_z, stats, jnp.stack([sign * tilt.pull, tilt.bend], axis=-1) / tilt.ratio[..., None])
+
+
 @dataclass(frozen=True)
 class VectorGaussian(Family):
     """What the three shapes share. `dimension` is the length of x."""
@@ -231,6 +264,11 @@ class AxisAligned(VectorGaussian):
         nu, tau = self.nu(eta), self.tau(eta)
         tau = jnp.broadcast_to(tau, nu.shape)
         return 0.5 * jnp.sum(nu * (nu / tau) - jnp.log(tau) + LOG_2PI, axis=-1)
+
+    def log_density(self, eta: jax.Array, x: jax.Array) -> jax.Array:
+        """Sum over coordinates of the one-dimensional log density."""
+        tau = self.tau(eta)
+        return -0.5 * jnp.sum((x - self.mean(eta)) ** 2 * tau - jnp.log(tau) + LOG_2PI, axis=-1)
 
     def moments(self, eta: jax.Array) -> jax.Array:
         mean = self.mean(eta)

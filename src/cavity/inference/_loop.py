@@ -2,11 +2,13 @@
 
 A sweep visits the blocks of every group; a run is sweeps until the moment mismatch of all sites, measured at the state
 handed back, is within tolerance. The same functions serve the compiled run, the host-driven run and `jax.vmap`.
+
+Moments may learn between two sweeps: what they were unsure of is answered by an oracle on the host. Learned state is
+traced data of the compiled sweeps (`State.moments`), so what was learned compiles nothing anew.
 """
 
-from collections.abc import Callable
 from functools import partial, reduce
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -15,16 +17,15 @@ import numpy as np
 
 from cavity.inference._visit import (
     Counts,
-    ProposedUpdate,
     Report,
     SiteBatch,
     State,
     backtrack,
-    clip_index,
     count_tilts,
     gather,
     is_identity,
     is_settled,
+    log_scale,
     mismatch_of,
     one_after_another,
     propose,
@@ -34,29 +35,36 @@ from cavity.inference._visit import (
     step_of,
     visit,
 )
-from cavity.inference.evidence import log_evidence, log_scale
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import Problem
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import UpdateRule
+from cavity.moments.base import Batch
 
 #: sites are measured this many at a time, so that node arrays of a quadrature stay small.
 MEASURE_BATCH = 1024
+#: a copy: a run takes over the memory of its state, and the strategies keep what they have learned
+own_memory = partial(jnp.array, copy=True)
 
 
-class Visits(NamedTuple):
-    """A table of visits, and which numbers of a site they may change; None for all."""
+def pass_over(
+    problem: Problem,
+    method: UpdateRule,
+    number: int,
+    key: jax.Array,
+    mask: np.ndarray | None,
+    state: State,
+    table: Table,
+) -> State:
+    """The visits of a table to group `number`, its blocks one after another, and q after them.
 
-    table: Table
-    mask: np.ndarray | None
-
-
-def visit_in_windows(
-    problem: Problem, method: UpdateRule, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
-) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
-    """Visit the blocks of a table one after another; the rows they had and how the visits went, block by block."""
-    table, posterior, learned = visits.table, problem.posterior, state.moments[number]
+    mask: which numbers of a site the visits may change; None for all.
+    """
+    group, posterior, learned = problem.groups[number], problem.posterior, state.moments[number]
     blocks, block_size = table.shape
-    # Windows hold whole windows of the next kind, the innermost whole blocks; the end is filled with no site's number.
+    if blocks == 1 < block_size:
+        return visit_together(problem, method, number, key, mask, state, table)
+    # Windows hold whole windows of the next kind, the innermost whole blocks; the end is filled with no site's number,
+    # in whose place the last site is looked at and not changed.
     levels, unit = [], 1
     for width in reversed(posterior.window_sizes(table.size, block_size)):
         levels.append(max(1, width // (unit * block_size)))
@@ -64,61 +72,64 @@ def visit_in_windows(
     library = np if isinstance(table, np.ndarray) else jnp  # known beforehand, or not
     filled = library.concatenate([table, library.full((-blocks % unit, block_size), group.size)])
     shape = (filled.shape[0] // unit, *reversed(levels))
-    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), visits.mask)
-
+    rows = gather(group, state.sites[number], state.memory[number], filled.reshape(*shape, block_size), mask)
     visit_block = partial(visit, problem, method, group, learned, key)
 
-    def scan_arguments(rows: SiteBatch) -> tuple[Callable[..., Any], Any]:
-        """What goes through these rows, windows or blocks, and with what."""
-        count = rows.which.shape[0]
-        if rows.which.ndim > 2:
-            return visit_window, (jnp.arange(count), rows)
-        places = rows.which if not levels else jnp.arange(count * block_size).reshape(count, block_size)
-        return visit_block, (places, rows)
-
     def visit_window(outer: Any, numbered: tuple[jax.Array, SiteBatch]) -> tuple[Any, Any]:
-        """Window `number` of `outer`, with the windows and blocks in it."""
-        number, own = numbered
-        window = posterior.open(problem.prior, outer, group.scope, number, clip_index(own.which.ravel(), group.size))
-        if levels == [1] and block_size > 1:
+        """A window of `outer` by its number, with the windows or blocks in it."""
+        which, own = numbered
+        index = jnp.minimum(own.which.ravel(), group.size - 1)
+        window = posterior.open(problem.prior, outer, group.scope, which, index)
+        if own.which.ndim > 2:
+            window, visits = jax.lax.scan(visit_window, window, (jnp.arange(own.which.shape[0]), own))
+        elif levels == [1] and block_size > 1:
             # The block is the whole window: it changes at once.
-            window, visits = visit_block(window, (None, jax.tree.map(lambda leaf: leaf[0], own)))
-            visits = jax.tree.map(lambda leaf: leaf[None], visits)
+            window, visits = visit_block(window, (None, jax.tree.map(itemgetter(0), own)))
+            visits = jax.tree.map(partial(jnp.expand_dims, axis=0), visits)
         else:
-            function, over = scan_arguments(own)
-            window, visits = jax.lax.scan(function, window, over)
-        return posterior.close(outer, number, window), visits
+            places = jnp.arange(own.which.size).reshape(own.which.shape)
+            window, visits = jax.lax.scan(visit_block, window, (places, own))
+        return posterior.close(outer, which, window), visits
 
-    outer = posterior.begin(
-        problem.prior, state.q, group.scope, clip_index(filled.ravel(), group.size), unit * block_size
-    )
-    function, over = scan_arguments(rows)
-    outer, visits = jax.lax.scan(function, outer, over)
-    flat = jax.tree.map(lambda leaf: leaf.reshape(filled.shape[0], *leaf.shape[len(shape) :])[:blocks], (rows, visits))
-    return outer, *flat
+    order = library.minimum(filled.ravel(), group.size - 1)
+    outer = posterior.begin(problem.prior, state.q, group.scope, order, unit * block_size)
+    if levels:
+        outer, visits = jax.lax.scan(visit_window, outer, (jnp.arange(shape[0]), rows))
+    else:
+        outer, visits = jax.lax.scan(visit_block, outer, (rows.which, rows))
+    joined = jax.tree.map(partial(jax.lax.collapse, start_dimension=0, stop_dimension=len(shape)), (rows, visits))
+    rows, (trials, shares) = jax.tree.map(itemgetter(slice(blocks)), joined)
+    state = scatter_visits(method, group, number, state, table, rows, trials, shares)
+    # A pass in windows leaves no q of its own.
+    return state._replace(q=refresh(problem, state.sites) if levels else outer)
 
 
 def visit_together(
-    problem: Problem, method: UpdateRule, group: SiteGroup, number: int, state: State, visits: Visits, key: jax.Array
-) -> tuple[Any, SiteBatch, tuple[ProposedUpdate, jax.Array]]:
+    problem: Problem,
+    method: UpdateRule,
+    number: int,
+    key: jax.Array,
+    mask: np.ndarray | None,
+    state: State,
+    table: Table,
+) -> State:
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
-    table = visits.table
-    rows = gather(group, state.sites[number], state.memory[number], table[0], visits.mask)
-    local = problem.posterior.marginals(problem.prior, state.q, group.scope, clip_index(table[0], group.size))
+    group, index = problem.groups[number], jnp.asarray(table[0])
+    rows = gather(group, state.sites[number], state.memory[number], table[0], mask)
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, table[0].clip(max=group.size - 1))
     trial = propose(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
-    index = jnp.asarray(table[0])
 
-    def rebuilt(scale: jax.Array | float) -> Any:
+    def rebuilt(share: jax.Array | float) -> Any:
         if is_identity(table, group.size):
-            own = rows.site + scale * step
+            own = rows.site + share * step
         else:
-            own = state.sites[number].at[index].add(scale * step, mode="drop")
+            own = state.sites[number].at[index].add(share * step, mode="drop")
         return refresh(problem, (*state.sites[:number], own, *state.sites[number + 1 :]))
 
-    halvings, q = backtrack(problem, rebuilt)
-    one = jax.tree.map(lambda leaf: leaf[None], (rows, (trial, halvings)))
-    return q, *one
+    share, q = backtrack(problem, rebuilt)
+    one = jax.tree.map(partial(jnp.expand_dims, axis=0), (rows, trial, share))
+    return scatter_visits(method, group, number, state._replace(q=q), table, *one)
 
 
 @partial(jax.jit, inline=True)
@@ -134,7 +145,7 @@ def measure_state(problem: Problem, method: UpdateRule, state: State, key: jax.A
         # Batches of one length: a shorter last one would be compiled apart.
         size, batches = group.size, -(-group.size // MEASURE_BATCH)
         length = -(-size // batches)
-        index = clip_index(np.arange(batches * length), size).reshape(batches, length)
+        index = np.minimum(np.arange(batches * length), size - 1).reshape(batches, length)
         rows = gather(group, state.sites[number], state.memory[number], index)
         one = jax.vmap(partial(measure_site, problem, method, number, state, key))
         joined = jax.tree.map(one_after_another, jax.lax.map(one, rows))
@@ -163,10 +174,10 @@ def measure_site(
 
 def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
     """q from the prior and the sites, free of the rounding of the updates."""
-    rows = zip(problem.groups, sites, strict=True)
-    return problem.posterior.refresh(
-        problem.prior, tuple((group.scope, group.copies[:, None] * own) for group, own in rows)
-    )
+    weighted = []
+    for group, own in zip(problem.groups, sites, strict=True):
+        weighted.append((group.scope, group.copies[:, None] * own))
+    return problem.posterior.refresh(problem.prior, tuple(weighted))
 
 
 class Start(NamedTuple):
@@ -191,7 +202,7 @@ def blank_state(
         memory=blank if start is None or start.memory is None else start.memory,
         log_scales=tuple(jnp.zeros(group.size) for group in groups),
         mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in groups),
-        counts=Counts(zero, zero, zero, zero, tuple(zero for _ in groups)),
+        counts=Counts(zero, zero, zero, zero, (zero,) * len(groups)),
         sweep=zero,
         residuals=jnp.full(method.max_sweeps, jnp.nan),
         finished=jnp.zeros((), bool),
@@ -208,31 +219,6 @@ def initial_state(
     return state if start is None else state._replace(log_scales=measure_state(problem, method, state, key).log_scales)
 
 
-def pass_over(
-    problem: Problem,
-    method: UpdateRule,
-    number: int,
-    key: jax.Array,
-    mask: np.ndarray | None,
-    state: State,
-    table: Table,
-) -> State:
-    """The visits of one table, and q after them."""
-    group, visits = problem.groups[number], Visits(table, mask)
-    if table.shape[0] == 1 and table.shape[1] > 1:
-        q, rows, seen = visit_together(problem, method, group, number, state, visits, key)
-        return scatter_visits(method, group, number, state._replace(q=q), table, rows, *seen)
-    q, rows, seen = visit_in_windows(problem, method, group, number, state, visits, key)
-    state = scatter_visits(method, group, number, state, table, rows, *seen)
-    # A pass in windows leaves no q of its own.
-    return state._replace(q=refresh(problem, state.sites) if is_rebuilt(problem, table) else q)
-
-
-def is_rebuilt(problem: Problem, table: Table) -> bool:
-    """Whether q is made anew from the sites after the visits of a table."""
-    return table.shape[0] == 1 < table.shape[1] or bool(problem.posterior.window_sizes(table.size, table.shape[1]))
-
-
 def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
@@ -246,6 +232,9 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
         order_key = site_key(key, schedule.random, len(problem.groups), number, state.sweep)
         group_key = site_key(key, group.moments.random, number)
         tables = schedule.visits(number, group.size, order_key, mismatch)
+        # `pass_over` rebuilds q itself after a single block, and after windows.
+        size, (blocks, block_size) = tables[-1].size, tables[-1].shape
+        rebuilt = blocks == 1 < block_size or bool(problem.posterior.window_sizes(size, block_size))
         for mask in schedule.parts(group.family):
             visited = partial(pass_over, problem, method, number, group_key, mask)
             if len(tables) > 1 and len({table.shape for table in tables}) == 1:
@@ -253,7 +242,6 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
                 state, _ = jax.lax.scan(lambda s, t, go=visited: (go(s, t), None), state, jnp.stack(tables))
             else:
                 state = reduce(visited, tables, state)
-        rebuilt = all(map(partial(is_rebuilt, problem), tables))
     if not rebuilt:
         state = state._replace(q=refresh(problem, state.sites))
 
@@ -270,13 +258,18 @@ def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Arra
 
 
 def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
-    """The state with the scales it ends with, and its log evidence."""
+    """The state with the scales it ends with, and its log evidence, of which every site has a share log sᵢ.
+
+    log ∫ prior ∏ t̃ᵢ (3.40) = A(q) − A(prior) + Σ multiplicityᵢ log sᵢ. After one pass from flat sites: Σ log Zᵢ.
+    """
     scales = list(report.log_scales)
     for number, group in enumerate(problem.groups):
         if scaled_at_visits(method, group):
             scales[number] = state.log_scales[number]
-    state = state._replace(log_scales=tuple(scales))
-    return state, log_evidence(problem, state.q, state.log_scales)
+    evidence = problem.posterior.log_partition(state.q) - problem.posterior.log_partition(problem.prior)
+    for group, own in zip(problem.groups, scales, strict=True):
+        evidence = evidence + jnp.sum(group.copies * own)
+    return state._replace(log_scales=tuple(scales)), evidence
 
 
 def advance(
@@ -315,3 +308,35 @@ def advance(
 #: `advance` compiled; the second takes over the memory of the state it is given, which is gone afterwards
 advance_anew = jax.jit(advance)
 advance_in_place = jax.jit(advance, donate_argnames="state")
+
+
+def learns(problem: Problem) -> bool:
+    """Whether the moments of some group do."""
+    return any(map(attrgetter("moments.learns"), problem.groups))
+
+
+@partial(jax.jit, static_argnames="number")
+def cavities_of(problem: Problem, method: UpdateRule, state: State, number: int) -> jax.Array:
+    """The cavities of all sites of a group."""
+    group = problem.groups[number]
+    local = problem.posterior.marginals(problem.prior, state.q, group.scope, jnp.arange(group.size))
+    return local - method.power * state.sites[number]
+
+
+def learn_unsure(problem: Problem, method: UpdateRule, state: State, report: Report) -> State:
+    """The state after the moments that learn were given the sites they were unsure of.
+
+    Those sites stayed as they were. A state that was finished stays so where nothing was learned that it depends on.
+    """
+    moments, goes_on, ended = list(state.moments), False, bool(state.finished)
+    for number, (group, unsure) in enumerate(zip(problem.groups, report.unsure, strict=True)):
+        if not group.moments.learns:
+            continue
+        # All sites, whichever are unsure: their number does not change, so nothing is compiled again.
+        cavities = cavities_of(problem, method, state, number)
+        batch = Batch(group.factor, group.family, cavities, group.data, np.asarray(unsure), ended)
+        learned, changed = group.moments.learn(state.moments[number], batch)
+        moments[number] = jax.tree.map(own_memory, learned)
+        goes_on = goes_on or changed
+    state = state._replace(moments=tuple(moments))
+    return state._replace(finished=jnp.zeros((), bool)) if goes_on else state

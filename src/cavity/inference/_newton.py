@@ -99,8 +99,10 @@ def equations(group: SiteGroup, seen: Look, power: float, *, surrogate: bool) ->
 
 def marginals_of(problem: Problem, q: Any) -> tuple[jax.Array, ...]:
     """What every site sees of q, by group."""
-    marginals = partial(problem.posterior.marginals, problem.prior, q)
-    return tuple(marginals(group.scope, jnp.arange(group.size)) for group in problem.groups)
+    seen = []
+    for group in problem.groups:
+        seen.append(problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size)))
+    return tuple(seen)
 
 
 def natural_steps(
@@ -159,7 +161,7 @@ def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
             return Progress(state.sites, found, report.largest, steps, jnp.zeros((), int), now.rounds + 1)
 
         lower = found < (1.0 - LEAST) * now.merit
-        return jax.lax.cond(lower, taken, lambda: now._replace(halvings=now.halvings + 1))
+        return jax.lax.cond(lower, taken, partial(now._replace, halvings=now.halvings + 1))
 
     def going(now: Progress) -> jax.Array:
         return (now.largest > method.tol) & (now.halvings <= HALVINGS) & (now.rounds <= ROUNDS)

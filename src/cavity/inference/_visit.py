@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity.inference.evidence import log_scale
+from cavity.families.base import Family
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.inference.projection import Integrals, Projected
 from cavity.inference.schedule import Table
-from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
+from cavity.inference.update_rule import MAX_HALVINGS, Integrals, Projected, UpdateRule
 from cavity.moments.base import UNSURE
 from cavity.numerics.sums import all_last
 
@@ -145,38 +144,34 @@ def visit(
 ) -> tuple[Any, tuple[ProposedUpdate, jax.Array]]:
     """Try one block of sites, at given places of a window (None: all of them), and absorb their change into it.
 
-    Says how often the step had to be halved. Only what the next visit needs is computed here; new sites, mismatch,
+    Says which share of the step was taken. Only what the next visit needs is computed here; new sites, mismatch,
     scales and counts follow for all together.
     """
     places, rows = block
     trial = propose(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
-    step = step_of(method, group, rows, trial)
-
-    def absorbed(scale: jax.Array | float) -> Any:
-        return problem.posterior.absorb(window, group.scope, places, scale * rows.copies[:, None] * step)
-
+    change = rows.copies[:, None] * step_of(method, group, rows, trial)
+    absorb = partial(problem.posterior.absorb, window, group.scope, places)
     # A single site of one copy moves q between two proper distributions: itself and the projected one.
     if rows.which.shape[0] == 1 and group.at_most_one and method.power == 1.0:
-        return absorbed(1.0), (trial, jnp.zeros((), int))
-    halvings, changed = backtrack(problem, absorbed)
-    return changed, (trial, halvings)
+        return absorb(change), (trial, jnp.ones(()))
+    share, changed = backtrack(problem, lambda share: absorb(share * change))
+    return changed, (trial, share)
 
 
 def backtrack(problem: Problem, absorbed: Callable[[jax.Array | float], Any]) -> tuple[jax.Array, Any]:
-    """The state `absorbed` makes of the longest share of a step that leaves it proper, and how often it was halved."""
+    """The longest share of a step that leaves the state `absorbed` makes of it proper, and that state.
+
+    The step is halved until it does, and given up when even the shortest was too long: then the share is 0.
+    """
 
     def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
-        return ~problem.posterior.is_valid(attempted[1]) & (attempted[0] <= MAX_HALVINGS)
+        return ~problem.posterior.is_valid(attempted[1]) & (attempted[0] > 0.0)
 
     def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        return attempted[0] + 1, absorbed(step_scale(attempted[0] + 1))
+        share = jnp.where(attempted[0] > 0.5**MAX_HALVINGS, 0.5 * attempted[0], 0.0)
+        return share, absorbed(share)
 
-    return jax.lax.while_loop(too_long, shorten, (jnp.zeros((), int), absorbed(1.0)))
-
-
-def step_scale(halvings: jax.Array) -> jax.Array:
-    """The share of the step left after so many halvings; none when even the shortest was too long."""
-    return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings)
+    return jax.lax.while_loop(too_long, shorten, (jnp.ones(()), absorbed(1.0)))
 
 
 def gather(
@@ -195,11 +190,6 @@ def gather(
 def is_identity(index: Table, size: int) -> bool:
     """Whether these are all sites in their own order, known beforehand."""
     return isinstance(index, np.ndarray) and np.array_equal(index.ravel(), np.arange(size))
-
-
-def clip_index(index: Table, size: int) -> Any:
-    """Numbers of padding replaced by the last site's: it is looked at and not changed."""
-    return np.minimum(index, size - 1) if isinstance(index, np.ndarray) else jnp.minimum(index, size - 1)
 
 
 def site_key(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Array:
@@ -307,6 +297,15 @@ class State(NamedTuple):
     moments: tuple[Any, ...]
 
 
+def log_scale(family: Family, cavity: jax.Array, log_z: jax.Array, site: jax.Array, power: float) -> jax.Array:
+    """log sᵢ = (log Zᵢ + A(cavity) − A(cavity + power·site)) / power: the scaled site has the factor's own integral.
+
+    A scaled site is t̃ᵢ(x) = sᵢ exp(etaᵢ·T(x)) (thesis 3.39). For the matched site and power 1 log sᵢ is
+    log Z q(x)/q_new(x) taken apart (3.59, 3.107).
+    """
+    return (log_z + family.log_partition(cavity) - family.log_partition(cavity + power * site)) / power
+
+
 def scaled_at_visits(method: UpdateRule, group: SiteGroup) -> bool:
     """Whether the scales of the sites are those of their last visits; else they are measured when the sweeps are over.
 
@@ -328,15 +327,14 @@ def scatter_visits(
     table: Table,
     rows: SiteBatch,
     trials: ProposedUpdate,
-    halvings: jax.Array,
+    shares: jax.Array,
 ) -> State:
     """The state with what the visits of a table left: sites, scales and mismatch put in place, counts added up.
 
     Scans hand the trials out and the new rows are put in place here, once per table, by a gather: carrying the arrays
     through the scan would copy them at every visit.
     """
-    scale = step_scale(halvings)[:, None, None]
-    new = rows._replace(site=rows.site + scale * step_of(method, group, rows, trials))
+    new = rows._replace(site=rows.site + shares[:, None, None] * step_of(method, group, rows, trials))
     rows, new, trials = jax.tree.map(one_after_another, (rows, new, trials))
     log_scales = state.log_scales
     real = rows.which < group.size
@@ -357,7 +355,7 @@ def scatter_visits(
         scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
         log_scales = replaced(log_scales, scales, trials.accepted)
     counts = state.counts
-    tilts = tuple(done + (jnp.sum(real) if g == number else 0) for g, done in enumerate(counts.tilts))
+    tilts = (*counts.tilts[:number], counts.tilts[number] + jnp.sum(real), *counts.tilts[number + 1 :])
     held = real & (rows.copies > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),
@@ -368,7 +366,7 @@ def scatter_visits(
             counts.improper_cavity + jnp.sum(~trials.proper & held),
             counts.nonfinite + jnp.sum(trials.proper & ~trials.finite & ~trials.unsure & held),
             counts.unsure + jnp.sum(trials.proper & trials.unsure & held),
-            counts.shortened + jnp.sum(halvings > 0),
+            counts.shortened + jnp.sum(shares < 1.0),
             tilts,
         ),
     )

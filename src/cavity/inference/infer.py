@@ -1,6 +1,7 @@
 """`infer`: the public entry. Checks what it is given and hands it to the run of its method."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, overload
@@ -100,7 +101,7 @@ def infer(
         checks.positive("max_seconds", max_seconds)
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
         raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
-    deadline = None if max_seconds is None else time.perf_counter() + max_seconds
+    deadline = math.inf if max_seconds is None else time.perf_counter() + max_seconds
     # Known numbers are computed with at once, also inside somebody's `jit`.
     traced = isinstance(jnp.zeros(()), Tracer)
     with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext(), jax.enable_x64(True):

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
-from cavity.inference.projection import Integrals, Projected, Projection
+from cavity.inference.update_rule import Integrals, Projected, Projection
 from cavity.moments.base import Info
 from cavity.numerics.sums import log_excess
 

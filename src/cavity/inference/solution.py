@@ -10,10 +10,9 @@ import numpy as np
 
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity.inference._visit import Report, State
+from cavity.inference._visit import Report, State, deletion, gather, propose
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
-from cavity.inference.evidence import leave_one_out
 from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, Result, Rung, Status
 from cavity.inference.update_rule import UpdateRule
@@ -282,6 +281,26 @@ class ModelSolution(Solution):
     def of(cls, solution: Solution, **known: Any) -> Self:
         """The solution with what a model knows."""
         return cls(**{field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)}, **known)
+
+
+@float64
+@jax.jit
+def leave_one_out(
+    problem: Problem, q: Any, sites: tuple[jax.Array, ...], moments: tuple[Any, ...]
+) -> tuple[jax.Array, ...]:
+    """log p(yᵢ | all data but i) ≈ log ∫ tᵢ(x) cavityᵢ(x) dx, one number per site, by group.
+
+    The whole site of one factor is deleted, whatever the method's power was. −inf where the cavity is improper, nan
+    where the factor's moments are not known well enough. moments: what their strategies have learned, by group.
+    """
+    rule, answers = UpdateRule(), []
+    for group, own, learned in zip(problem.groups, sites, moments, strict=True):
+        local = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
+        rows = gather(group, own, jnp.zeros((group.size, rule.projection.memory)), np.arange(group.size))
+        trial = propose(rule, group, learned, local, rows, jax.random.key(0))
+        known = jnp.where(trial.unsure, jnp.nan, trial.log_z)
+        answers.append(jnp.where(group.family.is_proper(local - deletion(rule, rows)), known, -jnp.inf))
+    return tuple(answers)
 
 
 def as_solution(

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity._core.precision import float64, is_traced
-from cavity.inference import _learning, _loop
+from cavity.inference import _loop
 from cavity.inference._visit import Counts, Report, State
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution, as_solution, status_code
@@ -190,7 +190,8 @@ def learn(problem: Any, method: UpdateRule, state: State, report: Report) -> Sta
         2
     """
     check_method(method)
-    return _learning.learn_unsure(problem.problem(), method, state, report)
+    problem = problem.problem()
+    return _loop.learn_unsure(problem, method, state, report) if _loop.learns(problem) else state
 
 
 @float64

@@ -1,16 +1,154 @@
-"""The update rule: what a sweep does at every site, as compiled programs know it."""
+"""The update rule: what a sweep does at every site, as compiled programs know it, and the projections it may have.
+
+A projection goes from a tilted distribution to the message that stands for it. In the shapes of arrays `k` counts the
+natural parameters of one message (docs/notation.md, Shapes).
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Shaped
 
 from cavity._core import checks
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity.inference.projection import Matched, Projection
+from cavity.families.base import Family, Tilted
+from cavity.families.dirichlet import Dirichlet
 from cavity.inference.schedule import Schedule
 
 #: residuals that compiled programs have room for at least
 ROOM = 1024
-MATCHED = Matched()
-
 #: a step that would make q improper is halved at most this often before it is given up
 MAX_HALVINGS = 20
+
+
+class Integrals(NamedTuple):
+    """What a projection may ask of its site's factor t, for any cavity.
+
+    tilt: moments of t × cavity, with what the moments strategy reports. expected_log: E[log t] there, given these
+    as `tilted`.
+    """
+
+    tilt: Callable[[Float[Array, " k"]], tuple[Tilted, dict[str, Shaped[Array, ""]]]]
+    expected_log: Callable[..., Float[Array, ""]]
+
+
+class Projected(NamedTuple):
+    """The outcome of a projection for one site.
+
+    cavity: what the message was matched against; the relaxed cavity where there is one.
+    constraint_relaxed: whether the expectation constraints of EP had to be given up. memory: what the site remembers.
+    drift: how far the change of memory alone moves what is matched, as a moment mismatch.
+    """
+
+    cavity: Float[Array, " k"]
+    log_z: Float[Array, ""]
+    message: Float[Array, " k"]
+    constraint_relaxed: Bool[Array, ""]
+    memory: Float[Array, " memory"]
+    drift: Float[Array, ""]
+    info: dict[str, Shaped[Array, ""]]
+
+
+class Projection(ABC):
+    """Strategies are `pytree_dataclass`es: hashable, and static under `jit` but for the fields that are leaves."""
+
+    #: the word for a fixed point at which constraints were given up: the status is `converged_<word>`.
+    compromise: ClassVar[str] = "restricted"
+
+    #: whether a message is matched against another cavity than q without the site. What suits that one may still make q
+    #: improper, so q itself is looked at too.
+    relaxes_cavity: ClassVar[bool] = False
+
+    #: how many numbers a site remembers from one visit to the next.
+    memory: ClassVar[int] = 0
+
+    #: integrations a visit makes.
+    tilts: ClassVar[int] = 1
+
+    def adapt(self, family: Family) -> Family:
+        """The family whose tilted statistics the projection wants; most want the family's own."""
+        return family
+
+    def check(self, family: Family, power: float) -> None:
+        """Refuse what the projection is not defined for, in one sentence; most are for all there is."""
+        return
+
+    def apply(
+        self,
+        family: Family,
+        integrals: Integrals,
+        cavity: Float[Array, " k"],
+        site: Float[Array, " k"],
+        memory: Float[Array, " memory"],
+    ) -> Projected:
+        """Tilt and project one site, of which `site` and `memory` are the old ones."""
+        tilted, info = integrals.tilt(cavity)
+        message, constraint_relaxed = self.project(family, cavity, tilted)
+        return Projected(cavity, tilted.log_z, message, constraint_relaxed, memory, jnp.zeros(()), info)
+
+    @abstractmethod
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
+        """(message, whether the expectation constraints had to be given up), for one site."""
+
+
+@pytree_dataclass
+class Matched(Projection):
+    """Moment matching, the minimiser of KL(tilted ‖ q): ADF, EP, Power EP."""
+
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
+        return tilted.site, jnp.zeros((), bool)
+
+
+@pytree_dataclass
+class Restricted(Projection):
+    """Moment matching under the constraint that the site stays proper (thesis 3.2.1).
+
+    The constraint acts inside the projection: a site that would be negative is replaced by the KL-nearest one with
+    precision ≥ floor, which keeps the tilted mean. `floor` = 1e-8 is the thesis's printed variant: v = 1e8, and q's
+    variance then is the cavity's up to a factor 1 + 1e-8 v, where the print sets v_new = v.
+    """
+
+    floor: float = static(default=0.0)
+
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
+        negative = family.is_negative(tilted.site)
+        kept = family.keep_proper(cavity, tilted.stats, tilted.site, self.floor)
+        return jnp.where(negative, kept, tilted.site), negative
+
+
+@pytree_dataclass
+class Cowell(Projection):
+    """Keep (E[w_k], Σ_k E[w_k²]) of a Dirichlet instead of E[log w_k]: not the KL minimiser, but no Newton (3.3.3).
+
+    Raises:
+        TypeError: when it is run, if a site is no Dirichlet.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem = cv.models.mixture_weights([[0.9, 0.1], [0.8, 0.3], [0.2, 0.7]])
+        >>> methods = cv.EP(), cv.EP(projection=cv.Cowell())
+        >>> [cv.infer(problem, method).mean[0].round(3).item() for method in methods]
+        [0.605, 0.609]
+    """
+
+    def adapt(self, family: Family) -> Family:
+        if not isinstance(family, Dirichlet):
+            raise TypeError(f"The Cowell projection is defined for Dirichlet sites; found {type(family).__name__}.")
+        return dataclasses.replace(family, match="mean_square")
+
+    def project(
+        self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
+    ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
+        return tilted.site, jnp.zeros((), bool)
 
 
 @pytree_dataclass
@@ -27,7 +165,7 @@ class UpdateRule:
     single_pass: whether one sweep is the whole method, so that no fixed point is sought.
     """
 
-    projection: Projection = MATCHED
+    projection: Projection = Matched()
     schedule: Schedule | None = static(default=None)
     power: float = static(default=1.0)
     damping: float = 1.0

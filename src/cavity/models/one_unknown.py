@@ -16,8 +16,7 @@ from cavity.factors.probabilities import Mixture
 from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
 from cavity.families.base import Family
 from cavity.inference.problem import Problem, SiteGroup
-from cavity.moments.base import Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import default_moments
 from cavity.posteriors.shared import Shared
 
@@ -253,8 +252,8 @@ def gaussian_prior(prior_mean: Any, prior_variance: Any) -> tuple[Family, jax.Ar
             f"prior_variance must be a number or a ({dimension}, {dimension}) matrix; found {spread.shape}."
         )
     if not is_traced(matrix):
-        values = np.asarray(matrix)
-        if not (np.array_equal(values, values.T) and np.all(np.linalg.eigvalsh(values) > 0)):
-            raise ValueError("prior_variance must be a symmetric positive definite matrix.")
+        checks.symmetric("prior_variance", matrix)
+        if not (np.linalg.eigvalsh(np.asarray(matrix)) > 0).all():
+            raise ValueError("prior_variance must be positive definite; found a matrix that is not.")
     family = FullGaussian(dimension)
     return family, family.from_mean(mean, matrix)

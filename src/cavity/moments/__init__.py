@@ -1,7 +1,6 @@
 """How tilted distributions are integrated: in closed form, by quadrature, by enumeration, by importance sampling."""
 
-from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import UNSURE, Batch, ClosedForm, Group, Info, Moments
 from cavity.moments.enumeration import Enumeration
 from cavity.moments.importance import Importance
 from cavity.moments.quadrature import Quadrature

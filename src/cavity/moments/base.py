@@ -1,4 +1,4 @@
-"""The contract of a moments strategy: how a tilted distribution is integrated.
+"""The contract of a moments strategy, how a tilted distribution is integrated; and the one that asks the factor.
 
 `tilt` is called for one site at a time and mapped over sites by the loop, so it must be free of Python branches on
 values. A strategy may learn: `init` gives what it knows before a run, as arrays that the compiled loop carries, `tilt`
@@ -7,6 +7,7 @@ of arrays `k` counts the natural parameters of one message (docs/notation.md, Sh
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -14,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, Shaped
 
-from cavity.factors.base import Factor
+from cavity._core.precision import is_traced
+from cavity.factors.base import Factor, MissingClosedForm, is_one
 from cavity.families.base import Family, Tilted
 
 #: what a strategy reports of one integration (effective sample size, error estimate): the same keys every time.
@@ -158,3 +160,42 @@ class Moments(ABC):
     def evaluations(self, family: Family) -> int:
         """Factor evaluations one `tilt` costs, for the accounting of cost; a closed form counts as one."""
         return 1
+
+
+@dataclass(frozen=True)
+class ClosedForm(Moments):
+    """The factor's own `tilted`, or its `log_z` differentiated automatically. Nothing falls back silently.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem = cv.models.clutter([0.3, 2.1]).with_moments(cv.ClosedForm())
+        >>> problem.groups[0].moments
+        ClosedForm()
+    """
+
+    def tilt(
+        self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
+    ) -> tuple[Tilted, Info]:
+        tilted = factor.tilted(family, cavity, data, power)
+        if tilted is not NotImplemented:
+            return tilted, {}
+        if factor.log_z is None or not is_one(power):
+            raise missing_closed_form(factor, family, power)
+        log_z_of_site = factor.log_z
+        log_z, stats = family.tilted_stats(lambda *coordinates: log_z_of_site(*coordinates, data), cavity)
+        return Tilted(log_z, stats, family.message(cavity, stats)), {}
+
+
+def missing_closed_form(factor: Factor, family: Family, power: float) -> MissingClosedForm:
+    """The error that names the combination, what exists, and what to use instead."""
+    known = list(factor.closed_forms)
+    if factor.log_z is not None:
+        known.append("any family whose coordinates log_z takes, power 1 (by differentiation)")
+    exponent = "powers near 1, from which E[log t] follows" if is_traced(power) else f"power {power:g}"
+    wanted = f"{type(factor).__name__} with {type(family).__name__} sites and {exponent}"
+    return MissingClosedForm(
+        f"No closed form for {wanted}. Closed forms that exist: {'; '.join(known) if known else 'none'}. "
+        "To integrate numerically, use problem.with_moments(cavity.Quadrature()) for up to three dimensions, "
+        "problem.with_moments(cavity.Enumeration()) for discrete variables, "
+        "or problem.with_moments(cavity.Importance(draws=10_000)) for anything with a log density."
+    )

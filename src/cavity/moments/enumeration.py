@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -17,7 +17,7 @@ from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import ASKED_APART, Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.sums import apart, concatenate_pieces, elementwise_log_sum, largest, log_sum_along, unstacked
+from cavity.numerics.sums import concatenate_pieces, elementwise_log_sum, largest, log_sum_along, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000
@@ -27,6 +27,8 @@ FEW_ENTRIES = 9
 
 #: log weights of a table by joint state
 Entries = dict[tuple[int, ...], jax.Array]
+#: the log weights of a message, by variable and state
+ByState = Sequence[Sequence[jax.Array]]
 
 
 @dataclass(frozen=True)
@@ -57,26 +59,28 @@ class Enumeration(Moments):
     def tilt(
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
     ) -> tuple[Tilted, Info]:
-        variables = discrete(family)
-        log_t = power * log_table(factor, variables, data, isinstance(family, Product))
+        states = states_of(family)
+        log_t = power * log_table(factor, states, data, isinstance(family, Product))
         log_t = jnp.where(jnp.isfinite(log_t), log_t, -jnp.inf)  # NaN counts as impossible
         question = "log_probabilities"
         cavities = family.each(question, cavity) if isinstance(family, Product) else [getattr(family, question)(cavity)]
         outgoing = messages(log_t, cavities, self.maximum)
         inside = outgoing[0] + cavities[0]
         log_z = jnp.max(inside) if self.maximum else log_sum_along(inside)
-        if len(variables) <= ASKED_APART:
-            found = [results(log_z, *own) for own in zip(cavities, outgoing, strict=True)]
-            stats, sites = (concatenate_pieces([piece for own in found for piece in own[k]]) for k in (0, 1))
+        if len(states) <= ASKED_APART:
+            stats, sites = [], []
+            for own in zip(cavities, outgoing, strict=True):
+                own_stats, own_site = results(log_z, *own)
+                stats += own_stats
+                sites += own_site
         else:
-            ends = np.cumsum([own.states for own in variables])[:-1]
-            (stats,), flat = results(log_z, jnp.concatenate(cavities), jnp.concatenate(outgoing), False)
-            pairs = zip(*(jnp.split(piece, ends) for piece in flat), strict=True)
-            sites = jnp.concatenate([piece for pair in pairs for piece in pair])
-        return Tilted(log_z, stats, sites), {}
+            stats, flat = results(log_z, jnp.concatenate(cavities), jnp.concatenate(outgoing), False)
+            pairs = zip(*(jnp.split(piece, np.cumsum(states)[:-1]) for piece in flat), strict=True)
+            sites = [piece for pair in pairs for piece in pair]
+        return Tilted(log_z, concatenate_pieces(stats), concatenate_pieces(sites)), {}
 
     def evaluations(self, family: Family) -> int:
-        return math.prod(own.states for own in discrete(family))
+        return math.prod(states_of(family))
 
 
 def results(
@@ -104,7 +108,7 @@ def messages(log_t: jax.Array, cavities: list[jax.Array], maximum: bool = False)
     if log_t.size > FEW_ENTRIES:
         return halved(log_t, cavities, jnp.max if maximum else jax.nn.logsumexp)
     entries = {x: log_t[x] for x in np.ndindex(log_t.shape)}
-    return [jnp.stack(found) for found in entry_messages(entries, [apart(c) for c in cavities], maximum)]
+    return list(map(jnp.stack, entry_messages(entries, list(map(jnp.unstack, cavities)), maximum)))
 
 
 def halved(log_t: jax.Array, cavities: list[jax.Array], total: Callable[..., jax.Array]) -> list[jax.Array]:
@@ -124,14 +128,14 @@ def halved(log_t: jax.Array, cavities: list[jax.Array], total: Callable[..., jax
     ]
 
 
-def entry_messages(log_t: Entries, cavities: list[list[jax.Array]], maximum: bool = False) -> list[list[jax.Array]]:
+def entry_messages(log_t: Entries, cavities: ByState, maximum: bool = False) -> list[list[jax.Array]]:
     """`messages` with every entry of the table and of the cavities apart: a number each, or one array of sites."""
     total = largest if maximum else elementwise_log_sum
-    return [[total(terms) for terms in states] for states in entry_terms(log_t, cavities, operator.add)]
+    return [list(map(total, states)) for states in entry_terms(log_t, cavities, operator.add)]
 
 
 def entry_terms(
-    table: Entries, cavities: list[list[jax.Array]], combine: Callable[[Any, Any], jax.Array]
+    table: Entries, cavities: ByState, combine: Callable[[Any, Any], jax.Array]
 ) -> list[list[list[jax.Array]]]:
     """For every variable i and state x_i the terms of its message: t(x) combined with c_j(x_j), j ≠ i, for all such x.
 
@@ -149,28 +153,26 @@ def entry_terms(
     return found
 
 
-def discrete(family: Family) -> tuple[Categorical, ...]:
-    """The categorical variables of a family, or a sentence why it has none."""
-    variables: list[Categorical] = []
+def states_of(family: Family) -> tuple[int, ...]:
+    """How many states each categorical variable of a family has, or a sentence why it has none."""
+    states: list[int] = []
     for own in family.families if isinstance(family, Product) else (family,):
         if not isinstance(own, Categorical):
             raise TypeError(
                 f"Enumeration sums over Categorical variables and products of them; found {own!r}. "
                 "Use cavity.Quadrature() for up to three continuous dimensions, else cavity.Importance(draws=10_000)."
             )
-        variables.append(own)
-    states = math.prod(own.states for own in variables)
-    if states > LARGEST:
+        states.append(own.states)
+    if (joint := math.prod(states)) > LARGEST:
         raise TypeError(
-            f"Enumeration over {len(variables)} variables has {states} joint states, more than {LARGEST}. "
+            f"Enumeration over {len(states)} variables has {joint} joint states, more than {LARGEST}. "
             "Use cavity.Importance(draws=10_000)."
         )
-    return tuple(variables)
+    return tuple(states)
 
 
-def log_table(factor: Factor, variables: tuple[Categorical, ...], data: Any, joint: bool) -> jax.Array:
+def log_table(factor: Factor, shape: tuple[int, ...], data: Any, joint: bool) -> jax.Array:
     """log t at every joint state, one axis per variable; the factor sees a tuple of integers, or one integer."""
-    shape = tuple(own.states for own in variables)
     if isinstance(factor, Table):
         return jnp.asarray(data, float)
     index = jnp.asarray(np.indices(shape).reshape(len(shape), -1))

@@ -95,10 +95,10 @@ def joint(
     def log_t(u: jax.Array) -> jax.Array:
         return log_factor(tuple(own.value(u[k]) for k, own in enumerate(slots)))
 
-    def log_f(u: jax.Array) -> jax.Array:
-        return log_t(u) + jnp.sum(jnp.stack([own.log_density(u[k]) for k, own in enumerate(slots)]))
+    def log_cavity(u: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.stack([own.log_density(u[k]) for k, own in enumerate(slots)]))
 
-    rule = integrate_product(log_f, len(slots), order, REACH)
+    rule = integrate_product(log_t, log_cavity, len(slots), order, REACH)
     found = proper & (rule.log_z > -jnp.inf)
     values, slopes = jax.vmap(jax.value_and_grad(log_t))(rule.nodes)
     answers = [

@@ -23,8 +23,7 @@ from cavity.families.standardised import (
     whiten,
     whitened_moments,
 )
-from cavity.moments.base import Info, Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm, Info, Moments
 from cavity.moments.joint import ORDERS as JOINT_ORDERS
 from cavity.moments.joint import is_joint, joint
 from cavity.numerics.quadrature import EVALUATIONS, evaluations, integrate, integrate_product, log_abs
@@ -107,16 +106,17 @@ class Quadrature(Moments):
             x = frame.value(z)
             return log_factor(x if family.event_shape else x[0])
 
-        def log_f(z: jax.Array) -> jax.Array:
-            return log_t(z) - 0.5 * (jnp.sum(z**2) + size * LOG_2PI)
+        def log_normal(z: jax.Array) -> jax.Array:
+            return -0.5 * (jnp.sum(z**2) + size * LOG_2PI)
 
         if size == 1:
             places = None if marks is None else (jnp.ravel(marks) - frame.mean) / frame.root[0]
             # The site rests on the slopes: they must be resolved where they lie, be it far out in the cavity's tail.
-            rule = integrate(lambda u: log_f(u[None]), lambda u: log_abs(jax.grad(log_t)(u[None])), places)
+            slopes = jax.grad(log_t)
+            rule = integrate(lambda u: log_t(u[None]), log_normal, lambda u: log_abs(slopes(u[None])), places)
             rule = rule._replace(nodes=rule.nodes[:, None])
         else:
-            rule = integrate_product(log_f, size, self.order or ORDERS[size])
+            rule = integrate_product(log_t, log_normal, size, self.order or ORDERS[size])
         mean, spread, change = whitened_moments(rule, jax.vmap(jax.grad(log_t))(rule.nodes), frame)
         error = jnp.where(frame.proper, rule.error, jnp.inf)
         return tilted(family, frame, rule.log_z, mean, spread, change), {"error": error}
@@ -156,7 +156,8 @@ def constrained(
     safe = jnp.where(proper, cavity, 1.0)
     coordinate = line(family, safe)
     rule = integrate(
-        lambda u: log_factor(coordinate.value(u)) + coordinate.log_density(u),
+        lambda u: log_factor(coordinate.value(u)),
+        coordinate.log_density,
         lambda u: log_abs(coordinate.statistics(u)),
         None if marks is None else coordinate.position(marks),
     )

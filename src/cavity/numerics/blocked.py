@@ -10,16 +10,26 @@ block j, with D = L_jj⁻¹, H = L_·j D (the rows below it) and C = B⁻¹ in t
     [B⁻¹]_·j = −C H,    [B⁻¹]_jj = DᵀD + HᵀC H,
     diag(I − [B⁻¹]_jj)ᵢ = δᵢ / (1 + δᵢ) − Σ_{k>i} Dₖᵢ² − [HᵀC H]ᵢᵢ,    δᵢ = Lᵢᵢ² − 1 = rᵢ² Kᵢᵢ − Σ_{k<i} Lᵢₖ².
 
-At the end: Cholesky factors and triangular systems as LAPACK does them, no copy symmetrised or checked on the way, and
-what dense Gaussians are asked.
+Before that, Cholesky factors and triangular systems as LAPACK does them, no copy symmetrised or checked on the way; at
+the end, what dense Gaussians are asked.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 Blocks = tuple[jax.Array, ...]
+
+#: where the diagonal is: a choice of entries, so that no identity matrix is kept in memory through a loop
+identity = partial(jnp.eye, dtype=bool)
+#: lower L with L Lᵀ = matrix, of which only the lower triangle is read; NaN where it is not positive definite
+cholesky = partial(jax.lax.linalg.cholesky, symmetrize_input=False)
+#: L⁻¹ matrix, of (L, matrix). unit_diagonal: the diagonal of L is not read and taken to be 1
+solve_triangular = partial(jax.lax.linalg.triangular_solve, left_side=True, lower=True)
+#: matrix L⁻ᵀ, of (L, matrix)
+divide_right = partial(jax.lax.linalg.triangular_solve, left_side=False, lower=True, transpose_a=True)
 
 
 class BlockedCholesky(NamedTuple):
@@ -99,10 +109,21 @@ def blocked_solve(found: BlockedCholesky, right: jax.Array) -> jax.Array:
     return solved
 
 
+def cut_columns(columns: Blocks, width: int) -> Blocks:
+    """Blocks of columns cut into blocks of `width`, each from its own diagonal on."""
+    cut = []
+    for block in columns:
+        for start in range(0, block.shape[1], width):
+            cut.append(block[start:, start : start + width])
+    return tuple(cut)
+
+
 def lower_part(columns: Blocks) -> jax.Array:
     """The columns side by side, with zeros above their diagonal blocks."""
-    size = columns[0].shape[0]
-    return jnp.concatenate([jnp.pad(block, ((size - block.shape[0], 0), (0, 0))) for block in columns], axis=1)
+    padded = []
+    for block in columns:
+        padded.append(jnp.pad(block, ((len(columns[0]) - len(block), 0), (0, 0))))
+    return jnp.concatenate(padded, axis=1)
 
 
 def symmetric_from_columns(columns: Blocks) -> jax.Array:
@@ -123,28 +144,6 @@ def off_diagonal_product(columns: Blocks, vector: jax.Array) -> jax.Array:
     """The symmetric matrix without its diagonal, times a vector."""
     strict = jnp.tril(lower_part(columns), -1)
     return strict @ vector + vector @ strict
-
-
-def identity(rows: int, columns: int | None = None) -> jax.Array:
-    """Where the diagonal is: a choice of entries, so that no identity matrix is kept in memory through a loop."""
-    return jnp.arange(rows)[:, None] == jnp.arange(rows if columns is None else columns)
-
-
-def cholesky(matrix: jax.Array) -> jax.Array:
-    """Lower L with L Lᵀ = matrix, of which only the lower triangle is read; NaN where it is not positive definite."""
-    return jax.lax.linalg.cholesky(matrix, symmetrize_input=False)
-
-
-def solve_triangular(lower: jax.Array, right: jax.Array, *, unit: bool = False) -> jax.Array:
-    """L⁻¹ right; right may be a vector. unit: the diagonal of L is not read and taken to be 1."""
-    columns = right if right.ndim == 2 else right[:, None]
-    solved = jax.lax.linalg.triangular_solve(lower, columns, left_side=True, lower=True, unit_diagonal=unit)
-    return solved if right.ndim == 2 else solved[:, 0]
-
-
-def divide_right(matrix: jax.Array, lower: jax.Array) -> jax.Array:
-    """matrix L⁻ᵀ."""
-    return jax.lax.linalg.triangular_solve(lower, matrix, left_side=False, lower=True, transpose_a=True)
 
 
 def sample_gaussian(key: jax.Array, mean: Any, covariance: jax.Array, draws: int) -> jax.Array:

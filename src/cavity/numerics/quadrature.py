@@ -1,15 +1,19 @@
 """Integration of one, two or three variables in log space, inside `jit` and `vmap`.
 
-`integrate` is adaptive, in one variable: ∫ exp(log_f(u)) du over the real line, u in units in which the mass is
-expected near 0 with spread about 1. The line is cut into panels with 17 Clenshaw–Curtis points each. Those include the
-ends, so two neighbours share a point: mass that rises towards an edge is seen from both sides, and a peak hidden
-between an edge and the first inner point of a panel cannot go unnoticed while its neighbour is being refined. The error
-of a panel is taken from the last four Chebyshev coefficients of f, and the panels with the largest errors are bisected
-until the errors sum to `TOLERANCE` of the total. A jump is located to 2^-ROUNDS of its panel, a kink twice as fast.
+`integrate` is adaptive, in one variable: ∫ t(u) p(u) du over the real line from log t, a factor, and log p, a density,
+u in units in which the mass is expected near 0 with spread about 1; f is their product. The line is cut into panels
+with 17 Clenshaw–Curtis points each. Those include the ends, so two neighbours share a point: mass that rises towards an
+edge is seen from both sides, and a peak hidden between an edge and the first inner point of a panel cannot go unnoticed
+while its neighbour is being refined. The error of a panel is taken from the last four Chebyshev coefficients of f, and
+the panels with the largest errors are bisected until the errors sum to `TOLERANCE` of the total. A jump is located to
+2^-ROUNDS of its panel, a kink twice as fast.
 
 Errors are weighed by max(1, (u − mean)²/variance) with the running mean and variance, so that heavy tails are resolved
 for the second moment too. A caller may name further functions G (`tests`) whose ∫ G f is to be resolved relative to
 ∫ |G| f, however small that is compared with ∫ f.
+
+A factor of which nothing is known at some point, NaN or +∞, makes the integral NaN, unless it could not matter: with a
+factor as large as where the mass is, that point would have less than exp(NEGLIGIBLE) of the density.
 
 What can be missed: mass that no point of the starting grid sees, i.e. a spike narrower than the spacing of points
 (0.05 within 8 units of 0, then |u|/5) whose flanks lie below a broader background, or narrow bounded support
@@ -79,7 +83,8 @@ EVALUATIONS = ORDER * (BATCH * (-(-(len(EDGES) - 1) // BATCH) + ROUNDS) + CAPACI
 class Integral(NamedTuple):
     """nodes: points u. log_weights: log of each point's share of the integral. error: relative, estimated.
 
-    Where no mass was found log_z = −inf, all log_weights = −inf and error = inf.
+    Where no mass was found log_z = −inf, all log_weights = −inf and error = inf; log_z = NaN where the factor is not
+    known somewhere that matters.
     """
 
     nodes: jax.Array
@@ -89,7 +94,10 @@ class Integral(NamedTuple):
 
 
 class Panels(NamedTuple):
-    """What is remembered of each panel; `log_tests` (of ∫ |G| f) and `log_test_errors` have one column per test."""
+    """What is remembered of each panel; `log_tests` (of ∫ |G| f) and `log_test_errors` have one column per test.
+
+    log_unknown: the largest log p of the points at which t is not known.
+    """
 
     low: jax.Array
     high: jax.Array
@@ -97,23 +105,28 @@ class Panels(NamedTuple):
     mean: jax.Array
     spread: jax.Array
     log_error: jax.Array
+    log_unknown: jax.Array
     log_tests: jax.Array
     log_test_errors: jax.Array
 
 
 class RefinementState(NamedTuple):
-    """State of the refinement: errors and shares of all panels relative to the total, rounds without progress."""
+    """State of the refinement: errors and shares of all panels relative to the total, rounds without progress.
+
+    log_unknown: the largest of all panels that were looked at, also of those that have given up their place.
+    """
 
     panels: Panels
     log_errors: jax.Array
     log_weight: jax.Array
     error: jax.Array
+    log_unknown: jax.Array
     best: jax.Array
     stalled: jax.Array
     rounds: jax.Array
 
 
-#: log_f(u) and test functions: u -> (log |G_j(u)|, sign G_j(u)), two vectors with one entry per test
+#: log t(u) or log p(u), and test functions: u -> (log |G_j(u)|, sign G_j(u)), two vectors with one entry per test
 LogDensity = Callable[[jax.Array], jax.Array]
 Tests = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
@@ -128,23 +141,48 @@ def log_abs(values: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.log(jnp.abs(values)), jnp.sign(values)
 
 
-def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array | None = None) -> Integral:
-    """∫ exp(log_f(u)) du for a scalar function; NaN and +inf count as −inf.
+def known_product(log_t: LogDensity, log_p: LogDensity) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
+    """u -> (log t p, −inf where it is not finite; log p where t is NaN or +∞, else −inf)."""
+
+    def product(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        t, p = log_t(u), log_p(u)
+        unknown = (jnp.isnan(t) | (t == jnp.inf)) & jnp.isfinite(p)
+        return jnp.where(jnp.isfinite(t + p), t + p, -jnp.inf), jnp.where(unknown, p, -jnp.inf)
+
+    return product
+
+
+def with_unknown(log_z: jax.Array, log_t: jax.Array, log_weights: jax.Array, log_unknown: jax.Array) -> jax.Array:
+    """log Z; NaN where the factor is not known at a point that may matter.
+
+    Args:
+        log_z: −inf where nothing was found.
+        log_t: of the factor at the nodes.
+        log_weights: shares of the nodes.
+        log_unknown: the largest log p at which the factor is not known.
+    """
+    top = jnp.max(jnp.where((log_weights > NEGLIGIBLE) & jnp.isfinite(log_t), log_t, -jnp.inf))
+    matters = (log_unknown > -jnp.inf) & ((log_z == -jnp.inf) | (log_unknown + top > log_z + NEGLIGIBLE))
+    return jnp.where(matters, jnp.nan, log_z)
+
+
+def integrate(
+    log_t: LogDensity, log_p: LogDensity, tests: Tests = no_tests, landmarks: jax.Array | None = None
+) -> Integral:
+    """∫ t(u) p(u) du for scalar functions; log Z is NaN where t is NaN or +∞ and it may matter.
 
     tests: functions G_j(u) as (log |G_j|, sign); ∫ G_j f is resolved too. Where they are not finite they count as 0.
     landmarks: points u (any number, fixed) where f is sharp.
     """
 
-    def clean(u: jax.Array) -> jax.Array:
-        value = log_f(u)
-        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+    product = known_product(log_t, log_p)
 
     def clean_tests(u: jax.Array) -> tuple[jax.Array, jax.Array]:
         log_g, sign = tests(u)
         return jnp.where(log_g < jnp.inf, log_g, -jnp.inf), jnp.where(jnp.isfinite(sign), sign, 0.0)
 
     def evaluate(low: jax.Array, high: jax.Array) -> Panels:
-        return jax.vmap(lambda a, b: panel(jax.vmap(clean), jax.vmap(clean_tests), a, b))(low, high)
+        return jax.vmap(lambda a, b: panel(jax.vmap(product), jax.vmap(clean_tests), a, b))(low, high)
 
     edges = jnp.asarray(EDGES)
     if landmarks is not None:
@@ -160,7 +198,8 @@ def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array |
     blank = jnp.zeros(grid[0].shape)
     panels = panels._replace(low=blank, high=blank, mean=blank, spread=blank)
     none = jnp.zeros((), int)
-    start = RefinementState(panels, *relative_errors(panels), jnp.asarray(jnp.inf), none, none)
+    nothing, unlimited = jnp.asarray(-jnp.inf), jnp.asarray(jnp.inf)
+    start = RefinementState(panels, *relative_errors(panels), nothing, unlimited, none, none)
 
     def going(search: RefinementState) -> jax.Array:
         unfinished = (search.error > TOLERANCE) & (search.stalled < PATIENCE)
@@ -170,9 +209,12 @@ def integrate(log_f: LogDensity, tests: Tests = no_tests, landmarks: jax.Array |
     panels, error = final.panels, final.error
     nodes = panel_points(panels.low, panels.high)
     half_width = 0.5 * (panels.high - panels.low)
-    log_f_nodes = jax.vmap(jax.vmap(clean))(nodes)
+    log_t_nodes, log_p_nodes = jax.vmap(jax.vmap(lambda u: (log_t(u), log_p(u))))(nodes)
+    log_f_nodes = log_t_nodes + log_p_nodes
+    log_f_nodes = jnp.where(jnp.isfinite(log_f_nodes), log_f_nodes, -jnp.inf)
     log_terms = log_f_nodes + jnp.log(jnp.asarray(WEIGHTS)) + jnp.log(half_width)[:, None]
     log_z = jax.nn.logsumexp(log_terms)
+    log_z = with_unknown(log_z, log_t_nodes, log_terms - log_z, final.log_unknown)
     found = log_z > -jnp.inf
     log_weights = jnp.where(found, log_terms - jnp.where(found, log_z, 0.0), -jnp.inf)
     # Rounding of log_f itself, in units of the last place.
@@ -187,10 +229,10 @@ def panel_points(low: jax.Array, high: jax.Array) -> jax.Array:
     return 0.5 * ((1.0 - points) * low[..., None] + (1.0 + points) * high[..., None])
 
 
-def panel(clean: Callable, tests: Callable, low: jax.Array, high: jax.Array) -> Panels:
+def panel(product: Callable, tests: Callable, low: jax.Array, high: jax.Array) -> Panels:
     """Mass, mean, variance and error of one panel, all in logs relative to the panel's own largest value."""
     u = panel_points(low, high)
-    values = clean(u)
+    values, unknown = product(u)
     peak = jnp.max(values)
     safe = jnp.where(jnp.isfinite(peak), peak, 0.0)
     f = jnp.exp(values - safe)
@@ -214,6 +256,7 @@ def panel(clean: Callable, tests: Callable, low: jax.Array, high: jax.Array) -> 
         # A peak that only one point sees has no spread; its true one is some fraction of the spacing.
         spread=jnp.maximum(jnp.sum(share * (u - mean) ** 2), 1e-3 * half_width**2),
         log_error=safe + jnp.log(error) + jnp.log(half_width),
+        log_unknown=jnp.max(unknown),
         log_tests=peaks + jnp.log(jnp.asarray(WEIGHTS) @ gf) + jnp.log(half_width),
         log_test_errors=peaks + jnp.log(test_errors) + jnp.log(half_width),
     )
@@ -278,7 +321,8 @@ def refine_panels(
     best = jnp.where(loading, jnp.inf, jnp.where(halved, error, search.best))
     idle = jnp.where(halved | (error > NOISE), 0, search.stalled + 1)
     stalled = jnp.where(loading, 0, jnp.where(jnp.any(splits), idle, PATIENCE))
-    return RefinementState(panels, log_errors, log_weight, error, best, stalled, search.rounds + 1)
+    unknown = jnp.maximum(search.log_unknown, jnp.max(new.log_unknown))
+    return RefinementState(panels, log_errors, log_weight, error, unknown, best, stalled, search.rounds + 1)
 
 
 #: rounds of the search; reach, in units of the current spread, and stretch s of its grid and of the final one
@@ -320,21 +364,20 @@ def normalise(log_terms: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def integrate_product(
-    log_f: Callable[[jax.Array], jax.Array], dimension: int, order: int, reach: float = REACH
+    log_t: LogDensity, log_p: LogDensity, dimension: int, order: int, reach: float = REACH
 ) -> Integral:
-    """∫ exp(log_f(z)) dz for z of length `dimension`; NaN and +inf count as −inf. `order` is 4k + 1.
+    """∫ t(z) p(z) dz for z of length `dimension`; log Z is NaN where t is NaN or +∞ and it may matter.
+
+    order: 4k + 1 points per axis.
 
     reach: of the final grid's axes, in units of the mass's spread.
     """
-
-    def clean(z: jax.Array) -> jax.Array:
-        value = log_f(z)
-        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+    product = known_product(log_t, log_p)
 
     def search(_round: jax.Array, frame: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         centre, root = frame
         # The frame carries no derivative: any frame integrates the same function.
-        values = jax.lax.stop_gradient(jax.vmap(clean)(centre + jnp.asarray(coarse.points) @ root.T))
+        values = jax.lax.stop_gradient(jax.vmap(product)(centre + jnp.asarray(coarse.points) @ root.T)[0])
         _, weights = normalise(values + jnp.asarray(coarse.log_weights))
         mean = weights @ coarse.points
         deviation = coarse.points - mean
@@ -348,7 +391,8 @@ def integrate_product(
     centre, root = jax.lax.fori_loop(0, LOCATE, search, (jnp.zeros(dimension), jnp.eye(dimension)))
     fine = sinh_grid(dimension, order, reach, STRETCH)
     nodes = centre + jnp.asarray(fine.points) @ root.T
-    values = jax.vmap(clean)(nodes) + jnp.asarray(fine.log_weights)
+    log_f, unknown = jax.vmap(product)(nodes)
+    values = log_f + jnp.asarray(fine.log_weights)
     log_det = jnp.sum(jnp.log(jnp.diagonal(root)))
 
     answers = []
@@ -365,6 +409,7 @@ def integrate_product(
     border = jnp.sum(jnp.where(np.any((fine.axis_index == 0) | (fine.axis_index == order - 1), axis=-1), weights, 0.0))
     error = last * jnp.minimum(1.0, last / jnp.maximum(previous, jnp.finfo(float).tiny)) + border
     rounding = jnp.finfo(float).eps * (1.0 + jnp.sum(weights * jnp.where(weights > 0, jnp.abs(values), 0.0)))
-    found = log_z > -jnp.inf
-    error = jnp.where(found, error + rounding, jnp.inf)
-    return Integral(nodes, jnp.log(weights), log_z + log_det, error)
+    log_weights = jnp.log(weights)
+    log_z = with_unknown(log_z + log_det, jax.vmap(log_t)(nodes), log_weights, jnp.max(unknown))
+    error = jnp.where(log_z > -jnp.inf, error + rounding, jnp.inf)
+    return Integral(nodes, log_weights, log_z, error)

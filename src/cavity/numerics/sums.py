@@ -9,7 +9,7 @@ floating point subtracts without error when they are close.
 """
 
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def log_sum_along(values: jax.Array, axis: int = -1) -> jax.Array:
     """log Σ exp over an axis."""
     if values.shape[axis] > FEW:
         return jax.nn.logsumexp(values, axis=axis)
-    return elementwise_log_sum(apart(values, axis))
+    return elementwise_log_sum(jnp.unstack(values, axis=axis))
 
 
 def shares_last(log_values: jax.Array) -> jax.Array:
@@ -52,7 +52,7 @@ def shares_last(log_values: jax.Array) -> jax.Array:
         weights = jnp.exp(log_values - jnp.where(top > -jnp.inf, top, 0.0))
         total = jnp.sum(weights, axis=-1, keepdims=True)
         return weights / jnp.where(total > 0, total, 1.0)
-    return jnp.stack(shares_and_rest(apart(log_values))[0], axis=-1)
+    return jnp.stack(shares_and_rest(jnp.unstack(log_values, axis=-1))[0], axis=-1)
 
 
 def shares_and_rest(terms: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -70,18 +70,12 @@ def all_last(flags: jax.Array) -> jax.Array:
     """Whether all flags of the last axis hold."""
     if flags.shape[-1] > FEW:
         return jnp.all(flags, axis=-1)
-    return reduce(jnp.logical_and, apart(flags))
+    return reduce(jnp.logical_and, jnp.unstack(flags, axis=-1))
 
 
-def unstacked(values: jax.Array) -> list[jax.Array]:
+def unstacked(values: jax.Array) -> Sequence[jax.Array]:
     """The entries of a vector, or the vector itself where they are many."""
-    return apart(values) if values.shape[0] <= FEW else [values]
-
-
-def apart(values: jax.Array, axis: int = -1) -> list[jax.Array]:
-    """The entries along an axis."""
-    entry = partial(jax.lax.index_in_dim, values, axis=axis, keepdims=False)
-    return list(map(entry, range(values.shape[axis])))
+    return jnp.unstack(values) if values.shape[0] <= FEW else [values]
 
 
 def concatenate_pieces(pieces: Sequence[jax.Array]) -> jax.Array:

@@ -107,7 +107,7 @@ class Shared(Posterior):
         centre, gap = self.family.mean(prior), self.family.mean(q) - self.family.mean(prior)
         root = cholesky(jnp.atleast_2d(self.family.covariance(prior)))
         half = solve_triangular(root, jnp.atleast_2d(self.family.covariance(q)))
-        mean = solve_triangular(root, jnp.atleast_1d(gap))
+        mean = solve_triangular(root, jnp.atleast_1d(gap)[:, None])[:, 0]
         return Coordinates(centre, root, mean, solve_triangular(root, half.T))
 
 

@@ -93,27 +93,7 @@ def absorb_one(window: Window, place: jax.Array, change: jax.Array) -> Window:
 def update_columns(window: Window) -> jax.Array:
     """The columns by which the rest of q was moved: rest −= Σ gainᵢ columnᵢ columnᵢᵀ, its mean += Σ moveᵢ columnᵢ."""
     system = jnp.tril(window.columns.T * window.gains, -1)
-    return window.reach @ solve_triangular(system, jnp.eye(window.mean.size), unit=True).T
-
-
-def open_inside(window: Window, start: jax.Array, width: int) -> Window:
-    """The `width` sites from `start` on as a window of their own, which fits into a nearer cache."""
-    reach = jax.lax.dynamic_slice(window.covariance, (0, start), (window.mean.size, width))
-    covariance = jax.lax.dynamic_slice(reach, (start, 0), (width, width))
-    return open_window(jax.lax.dynamic_slice(window.mean, (start,), (width,)), covariance, reach)
-
-
-def close_inside(window: Window, start: jax.Array, inner: Window) -> Window:
-    """The window with what the inner one absorbed; its `update_columns` is what the columns were at their moments."""
-    columns = update_columns(inner)
-    return window._replace(
-        mean=window.mean + columns @ inner.moves,
-        covariance=window.covariance - (columns * inner.gains) @ columns.T,
-        columns=jax.lax.dynamic_update_slice(window.columns, columns.T, (start, 0)),
-        gains=jax.lax.dynamic_update_slice(window.gains, inner.gains, (start,)),
-        moves=jax.lax.dynamic_update_slice(window.moves, inner.moves, (start,)),
-        proper=window.proper & inner.proper,
-    )
+    return window.reach @ solve_triangular(system, jnp.eye(window.mean.size), unit_diagonal=True).T
 
 
 class Absorbed(NamedTuple):

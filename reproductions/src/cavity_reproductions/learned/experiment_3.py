@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import cavity
-from cavity.factors.binary import Logistic
+from cavity.factors.logistic import Logistic
 from cavity.learned import every_time
 from cavity.learned.embedding_operator import ONLINE, Settings
 from cavity.reports import Figure, Table, figure

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity.factors.binary import Logistic
+from cavity.factors.logistic import Logistic
 from cavity.families import Gaussian
 from cavity.learned import LearnedFactor
 from cavity.moments import UNSURE, Batch

@@ -10,7 +10,7 @@ import numpy as np
 
 import cavity
 from cavity._core.precision import float64
-from cavity.factors.binary import Logistic
+from cavity.factors.logistic import Logistic
 from cavity.families import Beta, Gaussian, Product
 from cavity.inference.solution import Solution
 from cavity.learned import JustInTime, LearnedFactor, just_in_time

@@ -13,7 +13,7 @@ import numpy as np
 from jax.nn import sigmoid
 
 from cavity._core.precision import float64
-from cavity.factors.binary import Logistic
+from cavity.factors.logistic import Logistic
 from cavity.factors.probabilities import LogisticLink
 from cavity.families import Beta, Gaussian, Product
 from cavity_reproductions.learned.broad_proposal import run_program, sample_projections

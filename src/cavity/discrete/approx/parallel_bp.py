@@ -21,10 +21,9 @@ from cavity.factors.table import Table
 from cavity.families.categorical import SOME, Categorical, spread_gap
 from cavity.families.product import Product, consecutive_slices
 from cavity.inference.problem import Problem, SiteGroup, SweepKernel
-from cavity.inference.projection import Matched
 from cavity.inference.schedule import Parallel
 from cavity.inference.stepping import Report, State
-from cavity.inference.update_rule import UpdateRule
+from cavity.inference.update_rule import Matched, UpdateRule
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages, entry_terms
 from cavity.numerics.sums import elementwise_log_sum, largest
 

@@ -74,7 +74,7 @@ def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
 
     # Every table is read once for each of its variables.
     simple = float(sum(len(own.shape) * own.log_values.size for own in graph.factors.by_shape if len(own.shape) > 1))
-    found = [Suggestion("disconnected", Approximation(graph), simple, 1.0, held(set()))]
+    found = []
     tree = root_forest(len(graph.variables), edges)
     own = tree_cost(graph, tree)
     on_tree = {tuple(sorted(edge)) for edge in edges.tolist()}
@@ -88,7 +88,8 @@ def suggest(graph: TableGraph, cost: float) -> list[Suggestion]:
     exact = exact_cost(graph)
     if exact <= cost:
         found.append(Suggestion("exact", None, exact, exact / simple, 1.0))
-    return sorted((own for own in found if own.cost <= cost or own.name == "disconnected"), key=lambda own: -own.held)
+    always = Suggestion("disconnected", Approximation(graph), simple, 1.0, held(set()))
+    return sorted([always, *(own for own in found if own.cost <= cost)], key=lambda own: -own.held)
 
 
 def tree_cost(graph: TableGraph, tree: Rooted) -> float:

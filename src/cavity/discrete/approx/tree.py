@@ -19,7 +19,7 @@ from cavity.factors.table import OnPath, OnTree, Table
 from cavity.families.subtree import Path, Subtree
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import EveryNth, InOrder
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm
 from cavity.posteriors.tree import PathWires, TreePosterior, TreePrior, Wires
 
 #: nodes of one level that are handled at once

@@ -1,7 +1,7 @@
 """What every method is: a way to solve a problem."""
 
 import dataclasses
-import time
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -18,18 +18,13 @@ from cavity.inference.solution import Solution
 class Limits:
     """What ends a run besides its method.
 
-    deadline: on the clock of `time.perf_counter`. callback: called with every state that is not the last.
+    deadline: on the clock of `time.perf_counter`, ∞ for none. callback: called with every state that is not the last.
     impatient: given the residuals so far, whether more sweeps are not worth making.
     """
 
-    deadline: float | None = None
+    deadline: float = math.inf
     callback: Callable[[Solution], Any] | None = None
     impatient: Callable[[np.ndarray], bool] | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether the time is used up."""
-        return self.deadline is not None and time.perf_counter() >= self.deadline
 
 
 class Method(ABC):

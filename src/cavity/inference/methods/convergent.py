@@ -14,11 +14,9 @@ from cavity._core.precision import to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
 from cavity.inference._double_loop import compiled_step
-from cavity.inference._learning import learns
-from cavity.inference._loop import Start, blank_state, measure_state
+from cavity.inference._loop import Start, blank_state, conclude, learns, measure_state
 from cavity.inference._newton import marginals_of, polish
 from cavity.inference._visit import Report, State
-from cavity.inference.evidence import log_evidence
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.methods.sweeps import ADF
 from cavity.inference.problem import Problem
@@ -35,8 +33,8 @@ def settle(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
     """The state, report and log evidence of given sites."""
     state = blank_state(problem, method, init)
     report = measure_state(problem, method, state, key)
-    state = state._replace(log_scales=report.log_scales)
-    return state, report, log_evidence(problem, state.q, state.log_scales)
+    state, evidence = conclude(problem, method, state._replace(log_scales=report.log_scales), report)
+    return state, report, evidence
 
 
 def judge_sites(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
@@ -54,9 +52,10 @@ def can_solve(problem: Problem) -> bool:
 
 @one_blas_thread()
 def newton(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...], key: jax.Array) -> Solution | None:
-    """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one."""
-    if not can_solve(problem):
-        return None
+    """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one.
+
+    For problems that it `can_solve`.
+    """
     ended = polish(problem, method.as_compiled(), Start(sites), key)
     if not float(ended.largest) <= method.tol:
         return None
@@ -119,7 +118,7 @@ class DoubleLoop(Method):
                 residuals.append(float(solution.mismatch))
                 if solution.converged or step == self.max_sweeps:
                     break
-                if limits.passed:
+                if time.perf_counter() >= limits.deadline:
                     return told(solution).ended(Status.TIME_BUDGET)
                 if limits.callback is not None:
                     limits.callback(told(solution).ended(Status.RUNNING))

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -49,36 +50,25 @@ def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
         return not WORTH / WINDOW * np.log(before / recent) > np.log(recent / tol)
 
 
-def why_left(solution: Solution) -> str:
-    """Why a rung was not the last, in words."""
-    sweeps = int(solution.sweeps)
-    if solution.status is Status.SITES_SKIPPED:
-        count = sum(int(np.isinf(own).sum()) for own in solution.site_mismatch)
-        return f"improper cavities at {count} sites after {sweeps} sweeps"
-    residuals = np.asarray(solution.residuals)
-    recent = np.min(residuals[-WINDOW:], initial=np.inf)
-    before = np.min(residuals[-2 * WINDOW : -WINDOW], initial=np.inf)
-    falling = bool(recent < 0.5 * before < np.inf)
-    manner = "came nearer too slowly" if falling else "did not come nearer"
-    return f"{manner}, mismatch {float(solution.mismatch):.1e} after {sweeps} sweeps"
-
-
 @dataclasses.dataclass
 class Climb:
     """One way up the ladder: what was tried and how it went. best: the state of EP's own sweeps that agrees best."""
 
     problem: Problem
-    ladder: "Ladder"
+    first: Sweeps
     key: jax.Array
     limits: Limits
     rungs: list[Rung] = dataclasses.field(default_factory=list)
     made: int = 0
     best: Solution | None = None
 
-    def limits_of_rung(self, patient: bool = False) -> Limits:
-        """Limits of a rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
+    def attempt(
+        self, method: Method, init: Start | None, origin: str = "", patient: bool = False, own: bool = False
+    ) -> Solution:
+        """A rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
 
         Sites of many copies take short steps and creep: they are not given up.
+        origin: words for where it begins. own: whether these are EP's own sweeps.
         """
         creeping = not all(map(attrgetter("at_most_one"), self.problem.groups))
         made, callback = self.made, self.limits.callback
@@ -87,40 +77,43 @@ class Climb:
             assert callback is not None
             callback(dataclasses.replace(solution, sweeps=solution.sweeps + made))
 
-        return Limits(
+        limits = Limits(
             self.limits.deadline,
             None if callback is None else count_on,
-            None if patient or creeping else partial(is_hopeless, tol=self.ladder.tol),
+            None if patient or creeping else partial(is_hopeless, tol=self.first.tol),
         )
-
-    def sweep(self, method: Sweeps, init: Start | None, patient: bool = False) -> Solution:
-        """A rung of sweeps."""
         began = time.perf_counter()
-        found = method.solve(self.problem, init, self.key, self.limits_of_rung(patient))
-        self.record(str(method), found, began)
+        found = method.solve(self.problem, init, self.key, limits)
+        self.record(f"{method}{origin}", found, began)
+        if own and (self.best is None or found.mismatch < self.best.mismatch):
+            self.best = found
         return found
 
     def record(self, name: str, found: Solution | None, began: float) -> None:
-        """Put the outcome of a rung on record."""
+        """Put the outcome of a rung on record, and in words why it was left for the next."""
         seconds = time.perf_counter() - began
         if found is None:
             self.rungs.append(Rung(name, "", 0, float("nan"), seconds, "did not lead to a fixed point"))
             return
-        left = "" if found.converged or found.status in FINAL else why_left(found)
-        self.rungs.append(Rung(name, str(found.status), int(found.sweeps), float(found.mismatch), seconds, left))
-        self.made += int(found.sweeps)
-
-    def keep_best(self, found: Solution) -> None:
-        """Keep a state of EP's own sweeps that is nearer to a fixed point than those before."""
-        if self.best is None or found.mismatch < self.best.mismatch:
-            self.best = found
+        sweeps, mismatch, left = int(found.sweeps), float(found.mismatch), ""
+        if found.status is Status.SITES_SKIPPED:
+            count = sum(int(np.isinf(own).sum()) for own in found.site_mismatch)
+            left = f"improper cavities at {count} sites after {sweeps} sweeps"
+        elif not found.converged and found.status not in FINAL:
+            residuals = np.asarray(found.residuals)
+            recent = np.min(residuals[-WINDOW:], initial=np.inf)
+            before = np.min(residuals[-2 * WINDOW : -WINDOW], initial=np.inf)
+            manner = "came nearer too slowly" if recent < 0.5 * before < np.inf else "did not come nearer"
+            left = f"{manner}, mismatch {mismatch:.1e} after {sweeps} sweeps"
+        self.rungs.append(Rung(name, str(found.status), sweeps, mismatch, seconds, left))
+        self.made += sweeps
 
     def polish(self, solution: Solution) -> Solution | None:
         """Newton's method from where sweeps were left."""
         if not can_solve(self.problem) or not np.isfinite(solution.mismatch):
             return None
         began = time.perf_counter()
-        found = newton(self.problem, self.ladder.first, sites_of(solution), self.key)
+        found = newton(self.problem, self.first, solution.sites, self.key)
         self.record("Newton", found, began)
         return found
 
@@ -129,7 +122,7 @@ class Climb:
         if not can_solve(self.problem):
             return
         try:
-            mild = self.sweep(PowerEP(POWER, tol=self.ladder.tol, max_sweeps=POWER_SWEEPS), None)
+            mild = self.attempt(PowerEP(POWER, tol=self.first.tol, max_sweeps=POWER_SWEEPS), None)
         except (MissingClosedForm, MissingDensity):
             mild = None
         if mild is not None and mild.status in FINAL:
@@ -137,10 +130,8 @@ class Climb:
             return
         known = () if mild is None or not np.isfinite(mild.log_evidence) else (Start(sites_of(mild)),)
         for start in (*known, None):
-            method, began = ConvergentEP(tol=self.ladder.tol, max_sweeps=OUTER_STEPS), time.perf_counter()
-            found = method.solve(self.problem, start, self.key, self.limits_of_rung())
-            self.record(f"{method} from {'flat sites' if start is None else f'PowerEP({POWER:g})'}", found, began)
-            yield found
+            origin = " from flat sites" if start is None else f" from PowerEP({POWER:g})"
+            yield self.attempt(ConvergentEP(tol=self.first.tol, max_sweeps=OUTER_STEPS), start, origin)
 
 
 def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
@@ -148,37 +139,32 @@ def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
     return jax.tree.map(partial(jnp.array, dtype=float, copy=True), tuple(solution.sites))
 
 
-def same_fixed_points(climb: Climb, init: Start | None) -> Iterator[Solution | None]:
-    """Rungs whose fixed points are those of EP."""
-    first = climb.ladder.first
-    plain = climb.sweep(first, init)
-    climb.keep_best(plain)
-    yield plain
+def later_rungs(climb: Climb, plain: Solution, compromise: bool) -> Iterator[Solution | None]:
+    """Rungs after the first, `plain`: those whose fixed points are EP's, then, as a compromise, those of others."""
+    tol = climb.first.tol
     yield climb.polish(plain)
     # Sites that are too many to be visited one by one keep the order their problem gives them.
     order = Shuffled() if isinstance(climb.problem.schedule, InOrder) else None
-    damped = EP(schedule=order, damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=first.tol)
-    slow = climb.sweep(damped, None)
-    climb.keep_best(slow)
+    slow = climb.attempt(EP(schedule=order, damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=tol), None, own=True)
     yield slow
     yield climb.polish(slow)
     yield from climb.minimise()
     if not can_solve(climb.problem) and all(group.family.cavities_proper for group in climb.problem.groups):
         # Nothing is improper and no other rung is left: short steps, without losing patience.
-        shorter = EP(schedule=order, damping=SHORT_STEP, max_sweeps=SHORT_SWEEPS, tol=first.tol)
-        short = climb.sweep(shorter, Start(sites_of(slow)), patient=True)
-        climb.keep_best(short)
-        yield short
+        shorter = EP(schedule=order, damping=SHORT_STEP, max_sweeps=SHORT_SWEEPS, tol=tol)
+        yield climb.attempt(shorter, Start(sites_of(slow)), patient=True, own=True)
+    if compromise:
+        yield from other_fixed_points(climb)
 
 
 def other_fixed_points(climb: Climb) -> Iterator[Solution]:
     """Rungs that end somewhere else; with the last of them there is nothing to lose patience for."""
-    tol = climb.ladder.tol
+    tol = climb.first.tol
     relaxed = [RelaxedEP(c, tol=tol, max_sweeps=RELAXED_SWEEPS) for c in WEIGHTS]
     for method in (*relaxed, RestrictedEP(tol=tol)):
         try:
             method.check(climb.problem)
-            yield climb.sweep(method, None, patient=method not in relaxed)
+            yield climb.attempt(method, None, patient=method not in relaxed)
         except TypeError:  # a family or factor that this projection does not know
             continue
 
@@ -213,15 +199,12 @@ class Ladder(Method):
 
     def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
         """The first fixed point found; the best state of EP's own kind where there is none, with its own status."""
-        began, climb = time.perf_counter(), Climb(problem, self, key, limits)
+        began, climb = time.perf_counter(), Climb(problem, self.first, key, limits)
         answer, stopped = None, None
         try:
-            for found in same_fixed_points(climb, init):
+            plain = climb.attempt(self.first, init, own=True)
+            for found in chain((plain,), later_rungs(climb, plain, self.compromise)):
                 if found is not None and (found.converged or found.status in FINAL):
-                    answer, stopped = found if found.converged else None, found.status
-                    break
-            for found in other_fixed_points(climb) if self.compromise and stopped is None else ():
-                if found.converged or found.status in FINAL:
                     answer, stopped = found if found.converged else None, found.status
                     break
         except KeyboardInterrupt:  # between two sweeps, or where there are none

@@ -1,8 +1,8 @@
 """Methods that are sweeps and nothing else: EP and its relatives, driven from the host in chunks of sweeps."""
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -14,25 +14,28 @@ from cavity._core import checks
 from cavity._core.precision import forward_only, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
-from cavity.inference._learning import learn_unsure, learns, own_memory
-from cavity.inference._loop import Start, advance_anew, advance_in_place, initial_state
+from cavity.inference._loop import (
+    Start,
+    advance_anew,
+    advance_in_place,
+    initial_state,
+    learn_unsure,
+    learns,
+    own_memory,
+)
 from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.problem import Problem
-from cavity.inference.projection import Matched, Projection, Restricted
 from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
 from cavity.inference.solution import Solution, as_solution
 from cavity.inference.status import Status
-from cavity.inference.update_rule import UpdateRule
+from cavity.inference.update_rule import Matched, Projection, Restricted, UpdateRule
 
 #: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
 CHUNK_SECONDS = 2.5
 #: sweeps after which it is judged, again and again, whether going on is worth it: never by the clock.
 PATIENCE = 16
-
-#: what a chunk of sweeps leads to: state, report and log evidence
-Advanced = tuple[State, Report, jax.Array]
 
 
 @pytree_dataclass
@@ -58,32 +61,41 @@ class Sweeps(UpdateRule, Method):
 
         An interruption ends the run after the chunk it meets.
         """
-        began, compiled = time.perf_counter(), self.as_compiled()
-        learned = tuple(jax.tree.map(own_memory, group.moments.init(group)) for group in problem.groups)
-        state = initial_state(problem, compiled, init, key, learned)
+        began, compiled, learning = time.perf_counter(), self.as_compiled(), learns(problem)
+        learned = tuple(group.moments.init(group) for group in problem.groups) if learning else None
+        state = initial_state(problem, compiled, init, key, jax.tree.map(own_memory, learned))
         callback = limits.callback
         # Somebody who listens is handed every state, so it must outlive the next chunk.
         advance = advance_in_place if callback is None else advance_anew
-        chunk, done, reached = 1, 0, None
+        chunk, done, interrupted = 1, 0, False
+        reached: list[tuple[State, Report, jax.Array]] = []
         while True:
             before, last = time.perf_counter(), jnp.asarray(min(done + chunk, self.max_sweeps))
-            run = partial(advance, problem, compiled, last_sweep=last, key=key)
-            arrived, interrupted = advance_or_interrupt(run, state)
-            reached = reached if arrived is None else arrived
-            if reached is None or (arrived is None and is_deleted(state)):
+            # A chunk may take over the memory of its state, so that its result is all there is. Python notices an
+            # interruption between two of its own instructions, and the list takes the result inside a single one.
+            try:
+                reached[:] = map(partial(advance, problem, compiled, last_sweep=last, key=key), (state,))
+                jax.block_until_ready(reached)
+            except KeyboardInterrupt:
+                interrupted = True  # what has begun is short and is waited for by whoever looks at it
+            if interrupted and (not reached or is_deleted(reached[0])):
                 raise KeyboardInterrupt
-            state, report, evidence = reached
-            state = learn_unsure(problem, self, state, report)
+            state, report, evidence = reached[0]
+            state = learn_unsure(problem, self, state, report) if learning else state
             now, made = time.perf_counter(), int(state.sweep) - done
             done += made
             ended = Status.MAX_SWEEPS
             if not bool(state.finished) and done < self.max_sweeps:
-                ended = Status.INTERRUPTED if interrupted else Status.TIME_BUDGET if limits.passed else Status.RUNNING
+                in_time = Status.RUNNING if now < limits.deadline else Status.TIME_BUDGET
+                ended = Status.INTERRUPTED if interrupted else in_time
                 if ended is Status.RUNNING and limits.impatient is not None and done % PATIENCE == 0:
                     ended = Status.STALLED if limits.impatient(np.asarray(state.residuals)[:done]) else ended
             if callback is None and ended is Status.RUNNING:
-                one_by_one = limits.deadline is not None or learns(problem)
-                chunk = 1 if one_by_one else longer_chunk(made, now - before)
+                # The first chunk's time holds the compilation, so it can only make the second one too short. Longer
+                # chunks measure less often; one that was short enough is doubled at least.
+                room = CHUNK_SECONDS / (now - before)
+                chunk = max(1, int(made * max(room, 2.0 if room > 1 else 1.0)))
+                chunk = 1 if limits.deadline < math.inf or learning else chunk
                 chunk = chunk if limits.impatient is None else min(chunk, PATIENCE - done % PATIENCE)
                 continue
             closed = as_solution(problem, self, state, report, evidence, unfinished=ended, seconds=now - began)
@@ -116,35 +128,9 @@ class Sweeps(UpdateRule, Method):
         return f"{self.name}{power}{damped}"
 
 
-def advance_or_interrupt(advance: Callable[[State], Advanced], state: State) -> tuple[Advanced | None, bool]:
-    """A chunk of sweeps, and whether a keyboard interruption met it; no chunk where the interruption came first.
-
-    `advance` may take over the memory of `state`, so its result must not get lost: it is all there is. Python notices
-    an interruption between two of its own instructions, and the list takes the result inside a single one.
-    """
-    arrived: list[Advanced] = []
-    interrupted = False
-    try:
-        arrived[:] = map(advance, (state,))
-        jax.block_until_ready(arrived)
-    except KeyboardInterrupt:
-        interrupted = True  # what has begun is short and is waited for by whoever looks at it
-    return (arrived[0] if arrived else None), interrupted
-
-
-def longer_chunk(made: int, seconds: float) -> int:
-    """Sweeps of the next chunk, from those of the last one and the time they took.
-
-    The first chunk's time holds the compilation, so it can only make the second one too short. Longer chunks measure
-    less often; one that was short enough is doubled at least.
-    """
-    room = CHUNK_SECONDS / seconds
-    return max(1, int(made * max(room, 2.0 if room > 1 else 1.0)))
-
-
-def is_deleted(state: State) -> bool:
-    """Whether the memory of the state was taken over by a later one."""
-    return any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+def is_deleted(reached: Any) -> bool:
+    """Whether the memory of this was taken over by a later state."""
+    return any(leaf.is_deleted() for leaf in jax.tree.leaves(reached))
 
 
 def in_double(problem: Problem) -> Problem:

@@ -26,10 +26,9 @@ from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
 from cavity.models.latent_gaussian.rows import PaddedRows, bucket, padded, padded_with_zeros
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm
 from cavity.numerics.blocked import cholesky, identity, sample_gaussian
-from cavity.posteriors.dense_algebra import KernelPrior, information, response, window_sizes
-from cavity.posteriors.dense_gaussian import DenseGaussian
+from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, information, response, window_sizes
 
 #: arrays of n × n numbers that a run of the kernel form holds at a time
 SQUARES = 6.6
@@ -87,20 +86,13 @@ def check_covariance(name: str, k: Any) -> None:
     """Refuse a matrix that is not finite, not symmetric, has a latent of no variance, or is indefinite."""
     if not (jnp if is_far(k) else np).isfinite(k).all():
         raise ValueError(f"{name} must be finite: with these inputs and parameters the kernel overflows.")
-    check_symmetric(name, k)
+    checks.symmetric(name, k)
     variances = np.asarray(k.diagonal())
     if (flat := variances <= 0).any():
         where = f"found {variances[flat][0]:g} at {int(flat.argmax())}"
         raise ValueError(f"{name} must have a positive diagonal, a latent of no variance observes nothing; {where}.")
     if not has_cholesky_factor(k, ROUNDING * len(k) * float(abs(k).max())):
         raise ValueError(f"{name} must be positive semi-definite; its smallest eigenvalue is negative beyond rounding.")
-
-
-def check_symmetric(name: str, k: Any) -> None:
-    """Refuse a matrix that differs from its transpose beyond rounding."""
-    gap = float(abs(k - k.T).max())
-    if gap > 1e-10 * float(abs(k).max()):
-        raise ValueError(f"{name} must be symmetric; entries differ from their mirror images by up to {gap:.3g}.")
 
 
 def has_cholesky_factor(k: Any, moved_by: float = 0.0) -> bool:

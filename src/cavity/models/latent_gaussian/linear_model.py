@@ -30,7 +30,7 @@ from cavity.models.latent_gaussian.evidence_search import (
     rule_of,
     solve_from,
 )
-from cavity.models.latent_gaussian.exact_gp import MANY_LATENTS, check_symmetric, has_cholesky_factor
+from cavity.models.latent_gaussian.exact_gp import MANY_LATENTS, has_cholesky_factor
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields
 from cavity.models.latent_gaussian.rows import (
     PaddedRows,
@@ -40,7 +40,7 @@ from cavity.models.latent_gaussian.rows import (
     padded_with_zeros,
     split_weights,
 )
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: where the search may move the prior variance of the weights, as a factor
@@ -115,7 +115,7 @@ def weight_precision(prior_variance: Any, d: int) -> jax.Array:
         if given.shape != (d, d):
             raise ValueError(f"prior_variance must have shape ({d}, {d}); found {given.shape}.")
         if not is_traced(given):
-            check_symmetric("prior_variance", given)
+            checks.symmetric("prior_variance", given)
             if not has_cholesky_factor(given):
                 raise ValueError("prior_variance must be positive definite; found a matrix that is not.")
         return jnp.linalg.inv(jnp.asarray(given))

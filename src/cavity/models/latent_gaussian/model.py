@@ -40,11 +40,9 @@ from cavity.models.latent_gaussian.fit_result import Latents, factor_predictions
 from cavity.models.latent_gaussian.linear_model import weight_latents, weight_precision, weight_schedule
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
 from cavity.models.latent_gaussian.sparse_gp import basis_latents, check_finite_rows
-from cavity.moments.base import Moments
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import Quadrature, default_moments
-from cavity.posteriors.dense_algebra import Dense, KernelPrior, response
-from cavity.posteriors.dense_gaussian import DenseGaussian
+from cavity.posteriors.dense_gaussian import Dense, DenseGaussian, KernelPrior, response
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: up to so many rows a problem is padded: beyond, a run costs more than a compilation

@@ -2,7 +2,8 @@
 
 A row of weight w stands for t^w. Rows that agree in inputs and label are one site of weight W = Σ w, which is ⌈W⌉ equal
 factors t^(W/⌈W⌉), its multiplicity. So a weight of 2 is the row written twice, a weight of 0 the row left out, and a
-permutation changes nothing.
+permutation changes nothing. A kernel that gives every row a latent of its own, as `White` does, keeps equal rows apart;
+a weight then raises the likelihood of the row's own latent to that power.
 
 Their number is padded to a bucket, so that data sets of similar size share one compiled program. Padding has
 multiplicity 0: it is in no posterior, cavity or evidence.
@@ -21,6 +22,8 @@ from cavity.factors.wrappers import Tempered
 
 #: a sum of weights this close to a whole number, relative to it, is that number: 0.1 + 0.2 + 0.7 are one copy, not two.
 ROUNDING = 1e-12
+#: equal rows have one latent where their covariance is their variance but for this much of it
+SAME_LATENT = 1e-13
 #: up to this many rows the buckets are powers of two, beyond it eight to an octave
 COARSE = 256
 
@@ -41,13 +44,14 @@ class UniqueRows(NamedTuple):
     site: np.ndarray
 
 
-def unique_rows(X: Any, y: Any, sample_weight: Any = None) -> UniqueRows:
+def unique_rows(X: Any, y: Any, sample_weight: Any = None, kernel: Any = None) -> UniqueRows:
     """The sites of weighted rows.
 
     Args:
         X: (n, d), one observation per row.
         y: (n,) numbers: labels, counts or measurements.
         sample_weight: (n,), not negative, not all zero; 1 each by default.
+        kernel: asked whether equal rows have one latent, if it is a function k(X); else they have.
     """
     rows = checks.array("X", X, (2,)) + 0.0  # −0 and 0 are one number; the sum makes them one
     labels = checks.array("y", y, (1,)) + 0.0
@@ -64,11 +68,19 @@ def unique_rows(X: Any, y: Any, sample_weight: Any = None) -> UniqueRows:
     order = kept[canonical_order(rows[kept], labels[kept], weights[kept])]
     rows, labels = rows[order], labels[order]
     first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1) | (labels[1:] != labels[:-1]))
+    if callable(kernel) and not first.all() and not has_one_latent(kernel, rows[first.argmin()]):
+        first[:] = True
     # Equal rows come in the order of their weights, so that their sum is rounded alike whatever order they came in.
     total = without_rounding(np.add.reduceat(weights[order], np.flatnonzero(first)))
     site = np.full(len(weights), -1)
     site[order] = np.cumsum(first) - 1
     return UniqueRows(rows[first], labels[first], total, site)
+
+
+def has_one_latent(kernel: Any, row: np.ndarray) -> bool:
+    """Whether two observations at one input are of the same latent."""
+    k = np.asarray(kernel(np.stack([row, row])))
+    return bool(abs(k[0, 0] - k[0, 1]) <= SAME_LATENT * abs(k[0, 0]))
 
 
 def canonical_order(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from cavity.models.latent_gaussian.evidence_search import SearchOptions, SearchS
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
 from cavity.models.latent_gaussian.linear_model import weight_schedule
 from cavity.models.latent_gaussian.rows import PaddedRows, padded_with_zeros
-from cavity.moments.closed_form import ClosedForm
+from cavity.moments.base import ClosedForm
 from cavity.numerics.blocked import sample_gaussian
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
