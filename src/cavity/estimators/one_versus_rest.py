@@ -62,7 +62,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         classes = present_classes(y, weights)
         rows = LabelledRows.of(classes, self._features(X), y, weights, getattr(self, "kernel", None))
         seeds, names = repeat(self._seed()), model_names(classes)
-        # Classes are fitted in threads: compiled code lets go of Python.
+        # Classes are fitted in threads: compiled code releases Python's lock.
         in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
         models = in_threads(map(delayed(self._fit_model), rows.sets, seeds, names))
         self._warn(models, names)

@@ -23,7 +23,20 @@ Table = Int[Array | np.ndarray, "_blocks _width"]
 
 
 class Schedule(ABC):
-    """Strategies are frozen dataclasses: hashable, static under `jit`."""
+    """In which order, and how many at a time, the sites of a group are visited in one sweep.
+
+    Subclasses are frozen dataclasses: hashable, static under `jit`.
+
+    Examples:
+        Three sites in two blocks: sites 0 and 2 together, then site 1 and padding:
+
+        >>> import jax
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> (table,) = cv.EveryNth(2).visits(0, 3, jax.random.key(0), np.zeros(3))
+        >>> np.asarray(table).tolist()
+        [[0, 2], [1, 3]]
+    """
 
     #: whether `visits` wants the mismatch of every site measured afresh before each sweep.
     needs_mismatch: ClassVar[bool] = False

@@ -53,7 +53,17 @@ class Projected(NamedTuple):
 
 
 class Projection(ABC):
-    """Strategies are `pytree_dataclass`es: hashable, and static under `jit` but for the fields that are leaves."""
+    """From a tilted distribution to the message that stands for it.
+
+    Subclasses are `pytree_dataclass`es: hashable, and static under `jit` but for the fields that are leaves.
+
+    Examples:
+        >>> import cavity as cv
+        >>> from cavity.inference import Projection
+        >>> method = cv.RestrictedEP()
+        >>> isinstance(method.projection, Projection), method.projection.compromise
+        (True, 'restricted')
+    """
 
     #: the word for a fixed point at which constraints were given up: the status is `converged_<word>`.
     compromise: ClassVar[str] = "restricted"

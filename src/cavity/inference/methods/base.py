@@ -65,7 +65,7 @@ class Method(ABC):
         """The solution from flat sites, or from those of `init`, driven from the host."""
 
     def solve_traced(self, problem: Problem, init: Start | None, key: jax.Array) -> Solution:
-        """The solution inside somebody's `vmap` or `jit`: one compiled run."""
+        """The solution inside a caller's `vmap` or `jit`: one compiled run."""
         raise TypeError(f"{self} is driven from the host and cannot run inside jax.vmap or jax.jit; use EP there.")
 
     def loosen(self, tol: float) -> Self:

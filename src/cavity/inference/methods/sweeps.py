@@ -42,7 +42,7 @@ PATIENCE = 16
 class Sweeps(UpdateRule, Method):
     """A method that is sweeps and nothing else: the one loop with other parts plugged in.
 
-    name: of the method, for people; it changes nothing that runs.
+    name: of the method, shown to users; it changes nothing that runs.
     """
 
     name: str = static(default="EP")
@@ -57,7 +57,7 @@ class Sweeps(UpdateRule, Method):
 
     @one_blas_thread()
     def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
-        """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else by the clock.
+        """The host's loop over chunks: one sweep each with a callback or a time limit, else by the clock.
 
         An interruption ends the run after the chunk it meets.
         """
