@@ -17,9 +17,6 @@ LARGEST = 1e100
 
 def real_numbers(name: str, value: Any) -> Any:
     """A float64 array of any shape, NaN and ±∞ included: no text, nothing complex, nothing masked."""
-    if is_traced(value) or is_far(value):
-        refuse_cut(value)
-        return jnp.asarray(value, float)
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; fill in the values or leave the rows out.")
     try:
@@ -34,7 +31,11 @@ def real_numbers(name: str, value: Any) -> Any:
 
 def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
     """A float64 array with one of the given numbers of dimensions, not empty, all finite."""
-    result = real_numbers(name, value)
+    if is_traced(value) or is_far(value):
+        refuse_cut(value)
+        result = jnp.asarray(value, float)
+    else:
+        result = real_numbers(name, value)
     if result.ndim not in dimensions:
         wanted = " or ".join(str(d) for d in dimensions)
         raise ValueError(f"{name} must have {wanted} dimension(s); found shape {tuple(result.shape)}.")
