@@ -23,7 +23,7 @@ REACH = 16.0
 
 
 class Term(NamedTuple):
-    """log t(f; yᵢ) for an array of latents, one row a site, and a Gaussian about as wide as t: centres and widths."""
+    """log t(f; yᵢ) for an array of latents, one row per site, and a Gaussian about as wide as t: centres and widths."""
 
     log_density: Callable[[np.ndarray], np.ndarray]
     centres: np.ndarray
@@ -71,7 +71,7 @@ def marginals(problem: cv.Problem, sites: np.ndarray) -> tuple[np.ndarray, np.nd
 def tilted_moments(
     term: Term, mean: np.ndarray, variance: np.ndarray, power: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(log Z, mean, variance) of t^power N(mean, variance), a row a site, by Gauss–Legendre on panels.
+    """(log Z, mean, variance) of t^power N(mean, variance), one row per site, by Gauss–Legendre on panels.
 
     Panels follow the cavity, the likelihood, and the product of the cavity with the Gaussian as wide as the likelihood.
     """

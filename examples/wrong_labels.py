@@ -2,8 +2,8 @@
 # # Wrong labels: learn how many there are, and find them
 #
 # Tumours from scikit-learn's breast cancer data, one label in ten flipped on purpose. The classifier learns the share
-# of wrong labels from the evidence. What the other rows say of a row's label comes from EP's cavities, without a
-# second fit.
+# of wrong labels from the evidence. The probability of a row's label given the other rows comes from EP's cavities,
+# without a second fit.
 
 # %%
 import numpy as np

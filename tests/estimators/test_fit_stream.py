@@ -83,7 +83,9 @@ def test_a_stream_is_saved_and_goes_on(tmp_path):
     np.testing.assert_array_equal(found.coef_, begun.coef_)
     np.testing.assert_array_equal(found.models_[0].covariance, begun.models_[0].covariance)
     assert found.log_evidence_ == begun.log_evidence_ and found.status_ == "single_pass"
-    with pytest.raises(ValueError, match="refine needs what each row said, which is not kept in files, nor after fit"):
+    with pytest.raises(
+        ValueError, match="refine needs the sites of all rows seen, which are not kept in files, nor after fit"
+    ):
         found.refine(POINTS, TWO)
 
 

@@ -45,7 +45,7 @@ def test_a_stream_goes_on_from_a_file(tmp_path):
     stream.save(tmp_path / "stream.npz")
     found = load(tmp_path / "stream.npz").partial_fit(POINTS[6:], LABELS[6:])
     np.testing.assert_array_equal(found.coef_, stream.partial_fit(POINTS[6:], LABELS[6:]).coef_)
-    with pytest.raises(ValueError, match="refine needs what each row said, which is not kept in files"):
+    with pytest.raises(ValueError, match="refine needs the sites of all rows seen, which are not kept in files"):
         found.refine(POINTS, LABELS)
 
 

@@ -1,7 +1,7 @@
 """Frozen dataclasses as JAX pytrees: the one way in which this package makes a class that JAX sees through.
 
-Whoever writes a class whose instances travel through `jit`, `vmap` or `grad` (factors, kernels, projections, problems,
-solutions) decorates it with `pytree_dataclass`; `cavity.factors.factor` and `cavity.kernels.kernel` are that decorator.
+A class whose instances travel through `jit`, `vmap` or `grad` (factors, kernels, projections, problems, solutions) is
+decorated with `pytree_dataclass`; `cavity.factors.factor` and `cavity.kernels.kernel` are that decorator.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """The machine: the device on which arrays are made, how much memory there is for them, and the threads of LAPACK.
 
-Whoever allocates an array that grows with the square of the data calls `check_room` first, so that what cannot fit is
+Code that allocates an array that grows with the square of the data calls `check_room` first, so that what cannot fit is
 refused in a sentence instead of ending the process.
 
 Drivers of long runs give LAPACK one thread around the calls of their compiled programs, which divide their products

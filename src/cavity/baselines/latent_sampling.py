@@ -39,7 +39,7 @@ class LatentSamples(NamedTuple):
 
     mean, variance: of every latent, (n,). log_evidence_error: √(var w / chains) / E w for the weights w of the chains.
     effective_chains: (Σ w)² / Σ w²; where it is small the error bar is not to be trusted. evaluations: terms at one
-    value each. note: one sentence when something is to be said of the result, else empty.
+    value each. note: a sentence to read with the result, mostly empty.
     """
 
     log_evidence: float

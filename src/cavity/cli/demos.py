@@ -118,7 +118,7 @@ METHODS: dict[str, cavity.Method] = {
     "Restricted EP": cavity.RestrictedEP(),
 }
 BASELINES = {"Laplace": laplace, "VB": variational_bayes, "importance": importance, "Gibbs": gibbs}
-#: how a baseline ends when nothing is to be said of it; the note of importance sampling is its sample size
+#: how a baseline ends that has no note; the note of importance sampling is its sample size
 ENDS = {"Laplace": "at a mode", "VB": "at a maximum", "importance": "sampled", "Gibbs": "sampled"}
 Row = tuple[str, float, float, float, float, float, int, str]
 

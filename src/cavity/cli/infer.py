@@ -42,7 +42,7 @@ APPROXIMATIONS = ("disconnected", "tree", "exact")
 
 
 class Question(NamedTuple):
-    """What is asked of a model, and by which means."""
+    """Which questions a model is to answer, and by which means."""
 
     form: str
     clusters: str | None

@@ -51,7 +51,7 @@ Missing = Annotated[
     ),
 ]
 Standardize = Annotated[
-    bool, typer.Option("--standardize/--no-standardize", help="Give number columns mean 0 and deviation 1.")
+    bool, typer.Option("--standardize/--no-standardize", help="Give number columns mean 0 and standard deviation 1.")
 ]
 Separator = Annotated[str, typer.Option(help="What stands between cells.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]

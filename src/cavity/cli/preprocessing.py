@@ -127,7 +127,7 @@ def learn_preprocessing(
         categorical: columns whose cells are names.
         ignored: columns left out.
         missing: "error" refuses a missing value, "drop" leaves out its row, "mean" puts the column's mean in its place.
-        standardize: whether number columns get mean 0 and deviation 1.
+        standardize: whether number columns get mean 0 and standard deviation 1.
     """
     sheet.require("--label", (label,))
     sheet.require("--categorical", categorical)
@@ -182,7 +182,7 @@ def exact_number(cell: str) -> Decimal | str:
 
 
 def number_column(sheet: Sheet, name: str, missing: str, standardize: bool) -> NumberColumn:
-    """Mean and deviation of a column of numbers, those of the cells that are there."""
+    """Mean and standard deviation of a column of numbers, those of the cells that are there."""
     hint = "; name the column with --categorical if its cells are words, or with --ignore"
     values = numeric_column(sheet, name, missing, hint)
     values = values[~np.isnan(values)]

@@ -16,7 +16,7 @@ from cavity.discrete.tables import FactorTables, LogTable, Tables, log_weights
 
 
 class Variables:
-    """Variables numbered from 0. Names are kept only where somebody gave one: a graph may have a million of them."""
+    """Variables numbered from 0. Names are kept only where one was given: a graph may have a million of them."""
 
     def __init__(self, cardinalities: Iterable[int] = ()) -> None:
         found = np.asarray(cardinalities if isinstance(cardinalities, np.ndarray) else list(cardinalities))

@@ -109,7 +109,7 @@ class GaussianResult(RoundsResult):
     Attributes:
         status: why it ended.
         log_evidence: estimate of log p(D) (3.40); None where it was not measured.
-        mismatch: the largest moment mismatch of all shards, measured at the state handed back.
+        mismatch: the largest moment mismatch of all shards, measured at the state returned.
         residuals: the largest mismatch met in every round.
         seconds: the run took.
         prior: packed natural parameters of the prior.

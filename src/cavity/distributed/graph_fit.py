@@ -219,7 +219,7 @@ class GraphFit(RoundsResult):
     Attributes:
         status: why it ended.
         log_evidence: the Bethe estimate of the log partition function.
-        mismatch: the largest moment mismatch of all parts, measured at the state handed back.
+        mismatch: the largest moment mismatch of all parts, measured at the state returned.
         residuals: the largest mismatch met in every round.
         seconds: the run took.
         marginals: probabilities of the states of every variable.

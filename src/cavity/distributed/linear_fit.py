@@ -37,7 +37,7 @@ class Fit(GaussianResult):
     Attributes:
         status: why it ended.
         log_evidence: estimate of log p(D) (3.40); None where some sites were lost at the end.
-        mismatch: the largest moment mismatch of all shards, measured at the state handed back.
+        mismatch: the largest moment mismatch of all shards, measured at the state returned.
         residuals: the largest mismatch met in every round.
         seconds: the run took.
         prior: packed natural parameters of the prior.
@@ -70,7 +70,7 @@ class Fit(GaussianResult):
     def model(self) -> LinearModel:
         """The fitted model: it predicts, is stored and goes on with new rows like one fitted in one place.
 
-        What it would know of single rows stays on the workers, so the model has none.
+        The sites of single rows stay on the workers, so the model has none.
 
         Returns:
             A `LinearModel`.
@@ -181,9 +181,9 @@ def fit(
 ) -> Fit:
     """EP for w ~ N(0, prior_variance) observed through `factor` along rows that stay on the workers of a client.
 
-    In a round every shard makes sweeps against all others and hands back its natural parameters, which replace those it
+    In a round every shard makes sweeps against all others and returns its natural parameters, which replace those it
     contributed before. The fixed points are those of the linear model fitted to all rows in one place. An interruption
-    from the keyboard hands back the state reached, from which `resume` goes on.
+    from the keyboard returns the state reached, from which `resume` goes on.
 
     Args:
         X: a Dask array or dataframe; or a list of shards, each a pair (rows, observations), a function without
@@ -195,7 +195,7 @@ def fit(
         client: of a Dask cluster; without one, processes on this machine do the work and end with it.
         asynchronous: take in answers as they come instead of waiting for all.
         damping: the share of a step taken, 1 for all of it.
-        tol: bound on the moment mismatch of every row at the state handed back.
+        tol: bound on the moment mismatch of every row at the state returned.
         max_rounds: rounds at most.
         max_seconds: stop after the round that passes this time.
         callback: called with the `Fit` so far after every round.
@@ -253,7 +253,7 @@ class RowRounds(Rounds):
                 f"these shards {self.rows.tolist()}."
             )
         state.values = fit.contributions.copy()
-        state.negative += 1  # as long as nobody knows, properness is looked at
+        state.negative += 1  # until the client knows, properness is checked
         self.accepted = [Accepted("gone") for _ in self.rows]
         self.earlier = tuple(fit.residuals)
 

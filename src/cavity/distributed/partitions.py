@@ -233,7 +233,7 @@ def pack_prior(prior: Any) -> np.ndarray:
 
 
 def key_or_fixed(key: jax.Array | None) -> jax.Array:
-    """The key, or the one that is used where nobody gives any."""
+    """The key, or a fixed one for None."""
     if key is None:
         return jax.random.key(0)
     if not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):

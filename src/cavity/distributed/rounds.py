@@ -1,7 +1,7 @@
 """Rounds: every shard is asked against the global cavity, the responses are combined, until the moments agree.
 
 Synchronous: a round asks all shards about the same state and waits for all. Asynchronous: a response is taken in when
-it arrives and its shard is asked again at once, so that nobody waits for a slow worker. Both have the fixed points of
+it arrives and its shard is asked again at once, so that no shard waits for a slow worker. Both have the fixed points of
 EP on all data in one place.
 
 What travels is the same for rows, parts of a graph and partitions: the client sends a `Request`; a visit answers with a
@@ -47,7 +47,7 @@ class Response(NamedTuple):
 
     contribution: the proposed one. token: its name, by which later requests refer to the sites behind it.
     linked: whether the visit started from the sites behind the client's contribution. If they were lost it did not, and
-    the proposal is taken whole: a part of a step from sites nobody has is no set of sites.
+    the proposal is taken whole: a part of a step from sites that are lost is no set of sites.
     mismatch: the largest met in the first sweep, between q as requested and the shard's tilted distributions.
     negative: proposed sites of negative precision. noise: standard error of the mismatch, where moments come from
     draws.

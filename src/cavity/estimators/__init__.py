@@ -1,4 +1,4 @@
-"""scikit-learn estimators on latent Gaussian models: the first room a user enters."""
+"""scikit-learn estimators on latent Gaussian models: the classes most users begin with."""
 
 from cavity.estimators.bayes_point_machine import BayesPointMachine
 from cavity.estimators.gp_classifier import GPClassifier

@@ -51,7 +51,7 @@ class LatentGaussianEstimator(BaseEstimator):
 
     models_: list[Any]
     random_state: Any
-    #: what `validate_data` is told about X
+    #: options of `validate_data` for X
     _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64}
 
     def _features(self, X: Any) -> np.ndarray:
@@ -88,7 +88,7 @@ class LatentGaussianEstimator(BaseEstimator):
         self.likelihood_: Any = factors[0] if len(factors) == 1 else factors
 
     def _warn(self, models: Sequence[Any], names: Sequence[str]) -> None:
-        """A `ConvergenceWarning` for every model that fell short; an error where its numbers mean nothing.
+        """A `ConvergenceWarning` for every model that did not converge; an error where its numbers mean nothing.
 
         It comes before anything is assigned: where it ends the call, the estimator is what it was before.
         """
@@ -114,6 +114,10 @@ class LatentGaussianEstimator(BaseEstimator):
 
         Returns:
             (rows, n_samples); with one model per class (rows, classes, n_samples).
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or `n_samples` is no whole number from 1.
         """
         rows = self._features(self._checked(X))
         if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
@@ -124,7 +128,15 @@ class LatentGaussianEstimator(BaseEstimator):
         return np.asarray(draws[0]) if len(draws) == 1 else np.stack(draws, axis=1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a file that `cavity.load` reads: arrays and JSON, no pickle."""
+        """Write the fitted estimator to a file that `cavity.load` reads: arrays and JSON, no pickle.
+
+        Args:
+            path: of the file; written exactly there, without an ending of its own.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            StorageError: a parameter is of a type that a file cannot hold.
+        """
         save_estimator(self, path)
 
 
@@ -198,7 +210,7 @@ def loo_log_predictive(model: Any, unique: UniqueRows, X: np.ndarray, y: np.ndar
 
 
 class ProgressLines:
-    """Turns what a fit reports into lines of text; made anew for every model, for it counts the points.
+    """Turns what a fit reports into lines of text; one for every model, since it counts the points.
 
     Args:
         callback: called with every line.
@@ -227,7 +239,7 @@ class ProgressLines:
         """How far a pass over a stream is."""
         stage = f"sweep {told.sweep}" if told.stage == "sweep" else f"measurement after sweep {told.sweep}"
         rows = f"{told.rows} rows" if told.ended or told.total is None else f"{told.rows} of {told.total} rows"
-        self.callback(f"{self.name}: {stage}, {rows}, {told.speed:.2g} rows a second, mismatch {told.mismatch:.1e}")
+        self.callback(f"{self.name}: {stage}, {rows}, {told.speed:.2g} rows per second, mismatch {told.mismatch:.1e}")
 
 
 def progress_lines(verbose: Any, name: str) -> ProgressLines | None:

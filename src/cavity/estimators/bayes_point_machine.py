@@ -168,6 +168,13 @@ class BayesPointMachine(StreamingClassifier):
             y: (n,) labels.
             classes: all labels that will ever come; needed in the first call.
             sample_weight: (n,), how often each row counts.
+
+        Returns:
+            The estimator itself, with the new rows absorbed.
+
+        Raises:
+            ValueError: an argument cannot be used, a parameter is to be learned, or `fit` has seen fewer rows than
+                features.
         """
         first = not hasattr(self, "models_")
         if first and classes is None:
@@ -201,18 +208,26 @@ class BayesPointMachine(StreamingClassifier):
         return self
 
     def refine(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesPointMachine":
-        """EP on all rows seen so far, in any order, started from what was found out about them.
+        """EP on all rows seen so far, in any order, started from their present sites.
 
         Args:
             X: (n, d), the inputs of `fit` or of all calls of `partial_fit`.
             y: (n,), their labels.
             sample_weight: (n,), their weights.
+
+        Returns:
+            The estimator itself, refined.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: these are not the rows seen so far, or their sites were not kept, as after `load` or
+                `fit_stream`.
         """
         check_is_fitted(self)
         self._check_linear("refine")
         if not hasattr(self, "_seen"):
             raise ValueError(
-                "refine needs what each row said, which is not kept in files, nor after fit_stream: fit again."
+                "refine needs the sites of all rows seen, which are not kept in files, nor after fit_stream: fit again."
             )
         X, y = validate_data(self, X, y, reset=False, **self._input_checks)
         rows, names = self._labelled(self.classes_, X, y, sample_weight), model_names(self.classes_)

@@ -34,7 +34,7 @@ ROWS_PER_POINT = 40
 ROWS_LOOKED_AT = 1000
 #: how far, as a factor, a search may move the length scale below and above the typical distance.
 SHORTEST, LONGEST = 1 / 30, 100.0
-#: deviations of the logarithms of length scales and of variances from their start, in the prior of the search
+#: standard deviations of the logarithms of length scales and of variances, in the prior of the search
 LENGTH_SCALE_DEVIATION, VARIANCE_DEVIATION = 1.0, 3.0
 #: rounds of k-means: the inputs need to cover the rows, not to be at an optimum
 ROUNDS = 20

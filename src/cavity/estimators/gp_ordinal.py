@@ -96,6 +96,12 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
             X: (n, d) inputs.
             y: (n,) labels, numbers or text.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
+
+        Returns:
+            The estimator itself, fitted. A model that did not converge gives a `ConvergenceWarning`.
+
+        Raises:
+            ValueError: an argument cannot be used, or the posterior is improper.
         """
         X, y = validate_data(self, X, y, **self._input_checks)
         check_size("X", X)
@@ -145,11 +151,33 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         self.thresholds_ = np.asarray(self.likelihood_.thresholds)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, classes) probabilities, columns in the order of `classes_`."""
+        """Probabilities of the classes.
+
+        Args:
+            X: (n, d) inputs.
+
+        Returns:
+            (n, classes) probabilities, columns in the order of `classes_`.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or has other columns than in `fit`.
+        """
         (found,) = self._predictions(X)
         return found["probabilities"] / found["probabilities"].sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row."""
+        """The most probable class of every row.
+
+        Args:
+            X: (n, d) inputs.
+
+        Returns:
+            (n,) labels, of `classes_`.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or has other columns than in `fit`.
+        """
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]

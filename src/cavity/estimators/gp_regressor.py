@@ -101,6 +101,12 @@ class GPRegressor(RegressorMixin, GaussianProcess):
             X: (n, d) inputs.
             y: (n,) numbers; whole numbers from 0 for counts.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
+
+        Returns:
+            The estimator itself, fitted. A model that did not converge gives a `ConvergenceWarning`.
+
+        Raises:
+            ValueError: an argument cannot be used, or the posterior is improper.
         """
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
         check_size("X", X)
@@ -165,13 +171,33 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         """Mean of a new observation at every row of X; for counts the expected count.
 
         Args:
-            X: inputs, one per row.
+            X: (n, d) inputs.
             return_std: whether to give its standard deviation too, noise included.
+
+        Returns:
+            (n,) means; with `return_std` a pair of means and standard deviations.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or has other columns than in `fit`.
         """
         (found,) = self._predictions(X)
         mean = found["mean"] * self._scale + self._offset
         return (mean, np.sqrt(found["variance"]) * self._scale) if return_std else mean
 
     def sample_posterior(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draws of the function without noise at the rows of X, (rows, n_samples); for counts of the log rate."""
+        """Draws of the function without noise at the rows of X, jointly over the rows; for counts of the log rate.
+
+        Args:
+            X: (n, d) inputs.
+            n_samples: how many draws.
+            random_state: seed of the draws; the estimator's own `random_state` when None.
+
+        Returns:
+            (n, n_samples), in the units of y.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or `n_samples` is no whole number from 1.
+        """
         return super().sample_posterior(X, n_samples, random_state) * self._scale + self._offset

@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def model_from_state(header: dict[str, Any], arrays: dict[str, np.ndarray], number: int) -> Any:
-    """Model number so and so of a file."""
+    """The model of that number in a file."""
     prefix = f"model{number}/"
     own = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
     known = () if header["kind"] == "LinearModel" else (kernel_from_spec,)

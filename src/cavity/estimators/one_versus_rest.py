@@ -47,6 +47,12 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
             X: (n, d) inputs.
             y: (n,) labels, numbers or text.
             sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power.
+
+        Returns:
+            The estimator itself, fitted. A model that did not converge gives a `ConvergenceWarning`.
+
+        Raises:
+            ValueError: an argument cannot be used, or no posterior explains the labels.
         """
         X, y = validate_data(self, X, y, **self._input_checks)
         check_size("X", X)
@@ -56,7 +62,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         classes = present_classes(y, weights)
         rows = LabelledRows.of(classes, self._features(X), y, weights, getattr(self, "kernel", None))
         seeds, names = repeat(self._seed()), model_names(classes)
-        # Classes are fitted in threads: compiled code lets go of Python.
+        # Classes are fitted in threads: compiled code releases Python's lock.
         in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
         models = in_threads(map(delayed(self._fit_model), rows.sets, seeds, names))
         self._warn(models, names)
@@ -70,7 +76,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         own = list(map(loo_log_predictive, models, rows.sets, repeat(rows.features), rows.labels))
         label, codes = np.minimum(np.stack(own, axis=1), 0.0), rows.codes[:, None]
         with np.errstate(divide="ignore"):
-            other = np.log(-np.expm1(label))  # what a model says of the ±1 label that a row has not
+            other = np.log(-np.expm1(label))  # of the ±1 label that the row does not have
         if len(models) == 1:
             logs = np.where(codes == 1, np.hstack([other, label]), np.hstack([label, other]))
         else:  # divided by their sum, as in `predict_proba`
@@ -86,24 +92,53 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         self.label_noise_ = noises[0] if len(noises) == 1 else np.array(noises)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log odds of the clean label: (n,) for the second of two classes, else (n, classes), each against the rest."""
+        """Log odds of the clean label.
+
+        Args:
+            X: (n, d) inputs.
+
+        Returns:
+            (n,) for the second of two classes; with more classes (n, classes), each against the rest.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or has other columns than in `fit`.
+        """
         logs = np.stack(list(map(itemgetter("log_probabilities"), self._predictions(X))), axis=1)
         odds = logs[..., 1] - logs[..., 0]
         return odds[:, 0] if len(self.models_) == 1 else odds
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row."""
+        """The most probable class of every row.
+
+        Args:
+            X: (n, d) inputs.
+
+        Returns:
+            (n,) labels, of `classes_`.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or has other columns than in `fit`.
+        """
         odds = self.decision_function(X)
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
 
     def predict_proba(self, X: Any, noisy: bool = False) -> np.ndarray:
-        """(n, classes) probabilities, columns in the order of `classes_`.
+        """Probabilities of the classes.
 
         With more than two classes, those of each class against the rest, divided by their sum.
 
         Args:
-            X: inputs, one per row.
+            X: (n, d) inputs.
             noisy: False: of the label as it should be. True: of the label as it would be observed, noise included.
+
+        Returns:
+            (n, classes) probabilities, columns in the order of `classes_`.
+
+        Raises:
+            NotFittedError: the estimator has not been fitted.
+            ValueError: X cannot be used, or has other columns than in `fit`.
         """
         name = "noisy_log_probabilities" if noisy else "log_probabilities"
         logs = np.stack(list(map(itemgetter(name), self._predictions(X))), axis=1)

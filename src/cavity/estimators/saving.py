@@ -50,7 +50,7 @@ ARRAYS = ("classes_", "feature_names_in_", "loo_log_predictive_", "loo_probabili
 def save_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to exactly this path; `load` gives one that predicts the same numbers.
 
-    A stream begun with `partial_fit` can go on from the file; `refine` cannot, for it needs what each row said.
+    A stream begun with `partial_fit` can go on from the file; `refine` cannot: it needs the sites of all rows.
     """
     check_is_fitted(estimator)
     kind = type(estimator)

@@ -24,11 +24,21 @@ FAILED = "failed"
 
 
 class Selection(NamedTuple):
-    """Features found one after another.
+    """Features found one after another; what `select_features` returns.
 
-    features: their column numbers in the order they were taken. names: their names where X had any, else the numbers.
-    log_evidence: of the model with these features. table: a row for every model tried, with its status; one that fell
-    short is there and was not taken. estimator: fitted on these columns.
+    Attributes:
+        features: their column numbers in the order they were taken.
+        names: their names where X had any, else the numbers.
+        log_evidence: of the model with these features.
+        table: a row for every model tried, with its status; one that did not converge is there and was not taken.
+        estimator: fitted on these columns.
+
+    Examples:
+        >>> import cavity as cv
+        >>> X = [[0.3, 1, -2], [-0.2, 2, 1], [0.1, 1, 1], [0.2, -1, 2], [-0.3, -2, -1], [-0.1, -1, -1]]
+        >>> found = cv.select_features(cv.BayesPointMachine(bias=False), X, [1, 1, 1, -1, -1, -1], max_features=1)
+        >>> found.names, found.estimator.predict([[2.0], [-1.0]]).tolist()
+        ((1,), [1, -1])
     """
 
     features: tuple[int, ...]
@@ -50,8 +60,8 @@ def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit
 
     Returns:
         Rows with name, log_evidence, probability (of the model, all being equally likely beforehand), status,
-        converged, error, seconds and the fitted estimator. Models whose fit fell short follow those that converged:
-        their log_evidence is not one to go by, and their probability is None. Of a model that could not be fitted the
+        converged, error, seconds and the fitted estimator. Models that did not converge follow those that did: their
+        log_evidence is not reliable, and their probability is None. Of a model that could not be fitted the
         status is "failed" and error says why; it comes last, and its log_evidence and estimator are None as well.
 
     Raises:

@@ -47,7 +47,7 @@ class StreamingClassifier(OneVersusRest):
         what is known by then, status `interrupted`.
 
         Args:
-            batches: (X, y) as arrays or memory maps; something that can be iterated anew and gives batches (X, y) or
+            batches: (X, y) as arrays or memory maps; something that can be iterated again and gives batches (X, y) or
                 (X, y, sample_weight), the same rows in the same order every time; a function that returns such an
                 iterator; `cavity.models.streaming.parquet(...)`. A mere iterator can be read once: its fit is
                 that first pass, status `single_pass`.
@@ -57,6 +57,13 @@ class StreamingClassifier(OneVersusRest):
             every: seconds between two checkpoints.
             resume: the checkpoint to go on from. Rows and parameters must be those it was made with, but for tolerance
                 and number of sweeps of the method.
+
+        Returns:
+            The estimator itself, fitted. A model that did not converge gives a `ConvergenceWarning`.
+
+        Raises:
+            ValueError: an argument or a batch cannot be used, or a parameter is to be learned, which a stream cannot.
+            StorageError: `resume` is no checkpoint, or one of other rows or parameters.
         """
         known = stream_classes(classes, None)
         factor, free, variance = self._parts()
@@ -99,7 +106,7 @@ class StreamingClassifier(OneVersusRest):
 
 
 class SeenRows(NamedTuple):
-    """What a stream remembers of its rows: not the rows, but what each said, found again by a key.
+    """What a stream remembers of its rows: not the rows, but their sites, found again by a key.
 
     One entry for each different (row, label). keys: sorted. naturals: (ν, τ) of all its copies together.
     sample_weight: how often it counted.
@@ -115,7 +122,7 @@ class SeenRows(NamedTuple):
         return cls(row_keys(np.zeros((0, 0))), np.zeros((0, 2)), np.zeros(0))
 
     def with_sites(self, unique: UniqueRows, sites: np.ndarray) -> "SeenRows":
-        """With further rows; what is said twice adds up."""
+        """With further rows; the sites of equal rows add up."""
         keys = np.concatenate([self.keys, keys_of(unique)])
         found, place = np.unique(keys, return_inverse=True)
         naturals, weights = np.zeros((len(found), 2)), np.zeros(len(found))

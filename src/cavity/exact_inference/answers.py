@@ -134,7 +134,7 @@ def expand_mixture(data: MixtureData) -> Estimate:
 
 
 def polynomial(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Counts c (one row a monomial) and log C(c) of Π_i Σ_k w_k exp(rows_ik)."""
+    """Counts c (one row per monomial) and log C(c) of Π_i Σ_k w_k exp(rows_ik)."""
     n, components = rows.shape
     # Axis k counts component k; the count of the last one follows from the number of factors multiplied so far.
     table = np.full((n + 1,) * (components - 1), -np.inf)

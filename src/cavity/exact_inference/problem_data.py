@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
         covariance: a number for a scalar θ, else a matrix.
         evaluations: factor evaluations, one term at one θ each.
         trace: (evaluations, log_evidence, mean) along the run.
-        note: one sentence when something is to be said of the result, else empty.
+        note: a sentence to read with the result, mostly empty.
 
     Examples:
         >>> import cavity as cv

@@ -41,7 +41,7 @@ class Variable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array of variables."""
+        """The shape of the array of variables."""
         return self.rows.shape
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class Marginals(Mapping[Any, Marginal]):
         own = self._named.get(variable) if isinstance(variable, str) else variable
         if not isinstance(own, Variable) or not is_among(own, self._named):
             known = ", ".join(self._named)
-            raise KeyError(f"marginals are asked for by a variable of the graph or its name, of {known}; {variable!r}.")
+            raise KeyError(f"marginals takes a variable of the graph or its name, one of {known}; found {variable!r}.")
         return Marginal(own.family, self._etas[own.family][..., own.rows, :])
 
     def __iter__(self) -> Iterator[str]:

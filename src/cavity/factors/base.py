@@ -89,7 +89,7 @@ def is_one(power: Any) -> bool:
 
 
 class MissingDensity(TypeError):
-    """A numerical integration was asked of a factor that gives no log density.
+    """A factor without a log density was to be integrated numerically.
 
     Examples:
         >>> import cavity as cv

@@ -23,8 +23,9 @@ smoothly between them.
 
 Under t(f) N(f; m, v)/Z the mass sits around the cavity, at an edge, or in between, falling off on any scale from 1 to
 √v. Equal steps in u of f = a + w sinh u have all these scales at once: steps of w near a, and of h times the distance
-away from it. With a at the edge that is fine enough for a Gaussian as far as nine of its deviations away. Where the
-edge is farther, or the mass no wider than it, a is the tilted mean. The integrand is analytic: a plain sum is enough.
+away from it. With a at the edge that is fine enough for a Gaussian as far as nine of its standard deviations away.
+Where the edge is farther, or the mass no wider than it, a is the tilted mean. The integrand is analytic: a plain sum
+is enough.
 
 Two edges share the nodes. Those of either lie where arcsinh(f − c) and arcsinh(f + c) make equal steps; their sum is 2u
 at f = tanh u √(cosh²u + c²), which is sinh u for c = 0 and has steps of about 2 h at the edges, c h between them:
@@ -161,7 +162,7 @@ def _near_one(log_z: jax.Array, log_t: jax.Array, log_cavity: jax.Array) -> jax.
     return jnp.where(close, jnp.log1p(jnp.where(close, change, 0.0)), log_z)
 
 
-# Nodes on either side of an edge, and deviations of an exponential tail covered.
+# Nodes on either side of an edge, and standard deviations of an exponential tail covered.
 _EDGE_NODES, _FAR_REACH = 44, 40.0
 
 

@@ -17,7 +17,7 @@ Under these weights b = κ e^s/(1 + κ e^s), the share of the way from m to 0 th
 sums of terms of one sign but for the middle one, where a negative site comes from. The integrand is analytic and falls
 at least exponentially, so equally spaced nodes are enough once the long left tail e^(αs) is folded up by
 s = y − exp(y₀ − y), y₀ to the left of all else. Two narrow modes far apart are not resolved: at df = 1000 an
-observation 80 deviations away may cost the variance all but three or four digits.
+observation 80 standard deviations away may cost the variance all but three or four digits.
 """
 
 from typing import Any, ClassVar, NamedTuple

@@ -4,10 +4,10 @@
 
 `Tempered`: a factor raised to a power of each site's own: t(f)^w, for samples that count more or less than once.
 
-`GaussianConvolved`: a factor of a latent that is known up to independent noise: what t(f) says of g where f = g + e, e
-~ N(0, r). In a low-rank model g is the part of the latent that the basis spans and r the prior variance it leaves, each
-site's own. The power of Power EP belongs to t and is taken before f is integrated out (Bui, Yan & Turner 2017, section
-4):
+`GaussianConvolved`: a factor of a latent that is known up to independent noise: the factor of g that
+t(f) makes where f = g + e, e ~ N(0, r). In a low-rank model g is the part of the latent that the basis spans and r the
+prior variance it leaves, each site's own. The power of Power EP belongs to t and is taken before f is integrated out
+(Bui, Yan & Turner 2017, section 4):
 
     ∫ t(f)^p N(f; g, r) df,    not its p-th power.
 
@@ -247,7 +247,7 @@ def from_log_density(fn: Callable[[Any, Any], jax.Array]) -> Factor:
     """A factor with log t(x) = fn(x, data), for one value x and one site's data, written with `jax.numpy`.
 
     It has no closed form: name a strategy, `cavity.Quadrature()` or `cavity.Importance()`. `fn` may return −inf outside
-    a bounded support. Use the same function object again for the same factor: each new one is compiled anew.
+    a bounded support. Use the same function object again for the same factor: each new one is compiled again.
 
     Args:
         fn: the log density.

@@ -123,7 +123,7 @@ class Gaussian(Family):
         return jnp.where(site[..., 1:] < floor, clipped, site)
 
     def from_local(self, reference: jax.Array, x: jax.Array) -> jax.Array:
-        """Statistics (u, −u²/2) of u = (x − m)/s, with (m, s) the reference's mean and deviation."""
+        """Statistics (u, −u²/2) of u = (x − m)/s, with (m, s) the reference's mean and standard deviation."""
         nu, tau = reference[..., 0], reference[..., 1]
         root = jnp.sqrt(tau)
         change = tau * x[..., 1]

@@ -205,7 +205,7 @@ class Path(EdgeTables):
         return jnp.exp(self.free_pairs(eta)[1])
 
     def covariance(self, eta: jax.Array) -> jax.Array:
-        raise TypeError("Asked of the whole tree, not of a path of it.")
+        raise TypeError("A path of a tree has no covariance; the family of the whole tree has.")
 
     def message(self, cavity: jax.Array, stats: jax.Array) -> jax.Array:
         log_pairs = jnp.log(stats.reshape(*stats.shape[:-1], self.edges, self.states, self.states))

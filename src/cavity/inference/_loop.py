@@ -295,7 +295,7 @@ def advance(
         else:
             state = jax.lax.while_loop(moving, partial(sweep, problem, method, key), carry[0])
         report = measure_state(problem, method, state, key)
-        # Both must agree, so that a run that is measured more often, because somebody listens, ends at the same sweep.
+        # Both must agree, so that a run that is measured more often, as one with a callback, ends at the same sweep.
         finished = is_settled(report.mismatch, method.tol) & is_settled(state.mismatch, method.tol)
         return state._replace(finished=finished), report
 
@@ -324,7 +324,7 @@ def cavities_of(problem: Problem, method: UpdateRule, state: State, number: int)
 
 
 def learn_unsure(problem: Problem, method: UpdateRule, state: State, report: Report) -> State:
-    """The state after the moments that learn have been told of the sites they were unsure of.
+    """The state after the moments that learn were given the sites they were unsure of.
 
     Those sites stayed as they were. A state that was finished stays so where nothing was learned that it depends on.
     """

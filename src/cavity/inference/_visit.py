@@ -193,7 +193,7 @@ def is_identity(index: Table, size: int) -> bool:
 
 
 def site_key(key: jax.Array, needed: bool, *numbers: int | jax.Array) -> jax.Array:
-    """A key for these numbers; the key as it is where nobody uses it, which keeps the compiled loop small.
+    """A key for these numbers; the key as it is where it is not used, which keeps the compiled loop small.
 
     Groups and sites get the same key in every sweep, so that sampled moments have a fixed point.
     """

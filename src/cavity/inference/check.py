@@ -85,7 +85,7 @@ FITTED, AROUND, ITSELF, PRIOR = 0.5, 0.2, 0.2, 0.1
 PARTICLES, MAX_DIMENSION, MAX_COMPONENTS = 512, 20, 5
 #: least log tᵢ that a particle feels: where tᵢ = 0 it still knows how many terms are against it
 FLOOR = -30.0
-#: a difference in log evidence that nobody minds
+#: a difference in log evidence too small to matter
 TOLERANCE = 0.03
 #: an interval is not trusted with fewer effective draws, or with a higher k̂ and one draw that has more of the weight
 MIN_EFFECTIVE, MAX_K_HAT, MAX_SHARE = 100.0, 0.7, 0.01
@@ -101,7 +101,7 @@ AGREES, OFF, INCONCLUSIVE = "EP agrees", "EP is off", "inconclusive"
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What importance sampling says of EP's answer; `str(check)` is its sentence.
+    """How EP's answer compares with importance sampling; `str(check)` is the verdict in a sentence.
 
     Attributes:
         verdict: "EP agrees", "EP is off" or "inconclusive", about the log evidence.
@@ -159,7 +159,14 @@ class Check:
     def to_arviz(self, key: jax.Array | None = None) -> Any:
         """An arviz.InferenceData: draws resampled by their weights in `posterior`, the weighted ones in `weighted`.
 
-        key: random key for the resampling; a fixed one is used when None.
+        Args:
+            key: random key for the resampling; a fixed one is used when None.
+
+        Returns:
+            The `arviz.InferenceData`, with log evidence, standard error, k̂ and verdict among its attributes.
+
+        Raises:
+            ImportError: ArviZ is not installed.
         """
         attributes = {
             "log_evidence": self.log_evidence,
@@ -187,7 +194,20 @@ def generator(key: jax.Array | None) -> np.random.Generator:
 @float64
 @one_blas_thread()
 def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None) -> Check:
-    """Importance sampling of the exact posterior, compared with the solution; see `Check`."""
+    """Importance sampling of the exact posterior, compared with the solution; behind `Solution.check`.
+
+    Args:
+        solution: one solution, not a stack.
+        draws: importance draws, at least 100.
+        key: random key; a fixed one is used when None.
+
+    Returns:
+        A `Check`.
+
+    Raises:
+        ValueError: the solution is a stack, or there are too few draws.
+        MissingDensity: a factor has no log density.
+    """
     if np.ndim(solution.code) > 0:
         raise ValueError(f"check takes one solution at a time; found a stack of shape {np.shape(solution.code)}.")
     if not isinstance(draws, int) or draws < 100:

@@ -70,7 +70,7 @@ def infer(
 
     May be called inside `jax.vmap`, `jax.jit` and `jax.jvp`. Where its numbers are traced nothing is timed, no callback
     is made, `Auto` is its first rung alone, plain EP, and the result is a bare `Solution`. A keyboard interruption
-    hands back the last complete sweep, with status `interrupted`.
+    returns the last complete sweep, with status `interrupted`.
 
     Args:
         problem: a `Problem`, or anything with a `problem()` method: a graph, a model.
@@ -102,7 +102,7 @@ def infer(
     if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
         raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
     deadline = math.inf if max_seconds is None else time.perf_counter() + max_seconds
-    # Known numbers are computed with at once, also inside somebody's `jit`.
+    # Known numbers are computed with at once, also inside a caller's `jit`.
     traced = isinstance(jnp.zeros(()), Tracer)
     with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext(), jax.enable_x64(True):
         # A model may run a padded problem, of which its `interpret` takes the padding off.
@@ -139,7 +139,7 @@ def initial(problem: Problem, method: Method, init: Any) -> Start:
         raise ValueError("init holds sites that are not finite.")
 
     def copied(arrays: Any) -> tuple[jax.Array, ...]:
-        # The run takes over the memory of its state, and these may be the arrays of somebody's solution.
+        # The run takes over the memory of its state, and these may be the arrays of a caller's solution.
         return tuple(jnp.array(own, float, copy=True) for own in arrays)
 
     wanted = 0 if method.sweeps is None else method.sweeps.projection.memory

@@ -63,7 +63,7 @@ def log_likelihood(problem: Problem, x: Any, floor: float | None = None) -> np.n
 
 @float64
 def pointwise_log_likelihood(problem: Problem, x: Any) -> tuple[np.ndarray, ...]:
-    """log t_i(x) for a stack of values, one array (values, sites) a group."""
+    """log t_i(x) for a stack of values, one array (values, sites) per group."""
     return in_pieces(problem, x, lambda piece: _terms(problem, piece))
 
 

@@ -26,8 +26,8 @@ from cavity.posteriors.base import Posterior
 class SweepKernel(ABC):
     """A faster way to do what the loop does, for problems that know one.
 
-    A kernel changes no result but for rounding. It says of every method whether it applies; the loop goes its own way
-    where it does not. Strategies are frozen dataclasses: hashable, static under `jit`.
+    A kernel changes no result but for rounding. `applies` tells for which methods it is; with others the problem is
+    swept by the loop. Strategies are frozen dataclasses: hashable, static under `jit`.
     """
 
     @abstractmethod
@@ -100,11 +100,11 @@ class SiteGroup:
 class Problem:
     """prior(x) ∏ tᵢ(x), with the posterior strategy that stores q.
 
-    Data and nothing else: what a model knows of names or of new observations stays with the model, whose `interpret`
-    reads a solution.
+    Data and nothing else: names, and how new observations are predicted, stay with the model, whose `interpret` adds
+    them to a solution.
 
     Attributes:
-        prior: what the posterior strategy knows of p(x), such as natural parameters.
+        prior: p(x) in the form that the posterior strategy takes, such as natural parameters.
         groups: the sites, one group for every kind of factor.
         posterior: how q is stored, one of `cavity.posteriors`.
         schedule: the order in which a method that names none visits the sites.

@@ -41,7 +41,7 @@ class Relaxed(Projection):
     """The minimiser of the penalised KL (5) for scalar Gaussian sites.
 
     penalty: "natural" is the l1 norm of r's natural parameters, |b m| + |b|/2 (4); "strength" is |b| (35).
-    scale_free: the penalty in units of the cavity's deviation, |b m| √λ + |b| λ/2 or |b| λ, so that c does not depend
+    scale_free: the penalty in units of the cavity's sd, |b m| √λ + |b| λ/2 or |b| λ, so that c does not depend
         on the scale of x.
     form: of r. "mean": a Gaussian around the old site's mean (11). "message": the old site to the power b (18).
     sequential: first b for the q there is, then q for that b (end of 3.2), in place of both together.

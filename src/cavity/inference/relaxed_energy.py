@@ -34,7 +34,7 @@ from cavity.inference.problem import Problem, SiteGroup
 class RelaxedEnergy(NamedTuple):
     """value: with the penalty. gradient_sites, gradient_relaxations: its slopes in fᵢ and etaᵢ, the penalty left out.
 
-    One row a site, in the parameters (nu, tau) of exp(nu x − tau x²/2). The penalty adds c (sign, sign/2) to the
+    One row per site, in the parameters (nu, tau) of exp(nu x − tau x²/2). The penalty adds c (sign, sign/2) to the
     second, and at 0 whatever lies between.
     """
 

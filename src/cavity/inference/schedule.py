@@ -23,7 +23,20 @@ Table = Int[Array | np.ndarray, "_blocks _width"]
 
 
 class Schedule(ABC):
-    """Strategies are frozen dataclasses: hashable, static under `jit`."""
+    """In which order, and how many at a time, the sites of a group are visited in one sweep.
+
+    Subclasses are frozen dataclasses: hashable, static under `jit`.
+
+    Examples:
+        Three sites in two blocks: sites 0 and 2 together, then site 1 and padding:
+
+        >>> import jax
+        >>> import numpy as np
+        >>> import cavity as cv
+        >>> (table,) = cv.EveryNth(2).visits(0, 3, jax.random.key(0), np.zeros(3))
+        >>> np.asarray(table).tolist()
+        [[0, 2], [1, 3]]
+    """
 
     #: whether `visits` wants the mismatch of every site measured afresh before each sweep.
     needs_mismatch: ClassVar[bool] = False
@@ -31,7 +44,7 @@ class Schedule(ABC):
     #: whether `visits` uses its key.
     random: ClassVar[bool] = False
 
-    #: whether it speaks of sites by their numbers, so that a problem cannot be padded for it.
+    #: whether it refers to sites by their numbers, so that a problem cannot be padded for it.
     names_sites: ClassVar[bool] = False
 
     @abstractmethod
@@ -62,7 +75,16 @@ class InOrder(Schedule):
 
 @dataclass(frozen=True)
 class ThereAndBack(Schedule):
-    """One site after another, as the data come, and back again: on a chain one sweep carries news to both ends."""
+    """One site after another, as the data come, and back again: on a chain one sweep carries information to both ends.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1, 2.4, -3.0])
+        >>> found = cv.infer(problem, cv.EP(schedule=cv.ThereAndBack()))
+        >>> in_order = cv.infer(problem, cv.EP(schedule=cv.InOrder()))
+        >>> print(found.mean.round(4), found.sweeps <= in_order.sweeps)
+        1.7688 True
+    """
 
     def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
         there = np.arange(size)[:, None]
@@ -159,7 +181,7 @@ class LargestMismatchFirst(Schedule):
 
 @dataclass(frozen=True)
 class OneMessage(Schedule):
-    """One message at a time: a visit changes what a site says to one of its variables and leaves the others.
+    """One message at a time: a visit changes a site's message to one of its variables and leaves the others.
 
     Attributes:
         order: a schedule of sites, gone through for the first variable of all sites, then for the second, and so on.

@@ -1,4 +1,4 @@
-"""What a run hands back: q, sites, evidence, and a truthful account of how it ended."""
+"""What a run returns: q, sites, evidence, and a truthful account of how it ended."""
 
 import dataclasses
 from functools import reduce
@@ -23,8 +23,8 @@ from cavity.posteriors.base import Posterior
 class Solution(Result):
     """The result of `infer`. What comes by group is a tuple with one entry per group, one row per site.
 
-    A pytree, which `jit` and `vmap` hand on. What only one model can be asked (the marginals of a graph, predictions)
-    is asked of `model.interpret(solution)`, which `infer(model)` hands back itself outside of them.
+    A pytree, which `jit` and `vmap` hand on. `model.interpret(solution)` adds what only the model knows, such as the
+    marginals of a graph by name or predictions; outside `jit` and `vmap`, `infer(model)` has done this already.
 
     Attributes:
         problem: what was solved.
@@ -42,7 +42,7 @@ class Solution(Result):
         unsure: visits that left a site alone because its moments were not known well enough, as those of a learned
             factor before it has asked.
         shortened: visits whose step was shortened to keep q proper.
-        evaluations: factor evaluations spent on visits; measuring the state handed back costs one more pass.
+        evaluations: factor evaluations spent on visits; measuring the state returned costs one more pass.
         info: what the moments strategy reported for every site, by group.
         seconds: wall time of the run.
         memory: what the projection remembers of every site, by group; of relaxed EP the strengths of relaxation.
@@ -108,7 +108,13 @@ class Solution(Result):
 
     @float64
     def view(self, name: str) -> Any:
-        """A named view of q: "mean", "covariance", and what else its posterior has; also asked for as an attribute.
+        """A named view of q, such as "mean", "covariance" or "variance"; `solution.variance` is the same.
+
+        Args:
+            name: of the view; which there are depends on the posterior.
+
+        Returns:
+            An array; for a stack of solutions with the stack's axes in front.
 
         Raises:
             AttributeError: the posterior has no view of this name; the sentence lists those it has.
@@ -125,10 +131,10 @@ class Solution(Result):
         return to_numpy(look(self.problem.prior, self.q))
 
     def _where(self, name: str) -> str:
-        """For a solution that no model has interpreted: the line that does."""
+        """The end of an error message: where a view may be found that this bare solution does not have."""
         if type(self) is not Solution:
             return ""
-        return f" What only a model knows is asked of its own solution: graph.interpret(solution).{name}"
+        return f" A view that only the model knows is in its own solution: graph.interpret(solution).{name}"
 
     def __getattr__(self, name: str) -> Any:
         """Views of q that only some posteriors have, such as `variance` or `concentration`."""
@@ -158,7 +164,11 @@ class Solution(Result):
 
     @float64
     def energy(self) -> Energy:
-        """The EP energy of this state with its gradients, for the power of the run: −log evidence at a fixed point."""
+        """The EP energy of this state with its gradients, for the power of the run: −log evidence at a fixed point.
+
+        Returns:
+            An `Energy`: the value, its slopes in sites and marginals, and the largest slope as a norm.
+        """
 
         def look(problem: Problem, sites: tuple[Any, ...], moments: tuple[Any, ...]) -> Energy:
             return energy(problem, sites, power=self.power, moments=moments)
@@ -169,13 +179,28 @@ class Solution(Result):
 
     @float64
     def sample(self, key: jax.Array, draws: int) -> Any:
-        """Independent draws from q."""
+        """Independent draws from q.
+
+        Args:
+            key: random key, as `jax.random.key(0)` makes it.
+            draws: how many.
+
+        Returns:
+            The draws, along the first axis of an array; of a graph a tuple of such arrays, one per family.
+        """
         prior, q = jax.tree.map(jnp.asarray, (self.problem.prior, self.q))
         return self.problem.posterior.sample(key, prior, q, draws)
 
     @float64
     def log_density(self, x: Any) -> Any:
-        """log q(x)."""
+        """log q(x).
+
+        Args:
+            x: values laid out as `sample` returns them.
+
+        Returns:
+            One number per value.
+        """
         return self.problem.posterior.log_density(self.problem.prior, self.q, jax.tree.map(jnp.asarray, x))
 
     def check(self, draws: int = 4000, key: jax.Array | None = None) -> Check:
@@ -185,8 +210,17 @@ class Solution(Result):
         takes factors that have a log density. Corrected moments come with it.
 
         Args:
-            draws: importance draws.
+            draws: importance draws, at least 100.
             key: random key; a fixed one is used when None.
+
+        Returns:
+            A `Check`: the verdict with its sentence, the estimates with their errors, and the weighted draws.
+
+        Raises:
+            ValueError: the solution is a stack, `draws` is no whole number of at least 100, or q and the prior are both
+                improper.
+            MissingDensity: a factor has no log density.
+            TypeError: the posterior does not support it, as that of a tree.
         """
         return check(self, draws, key)
 
@@ -199,6 +233,14 @@ class Solution(Result):
         Args:
             draws: from q, in one chain.
             key: random key; a fixed one is used when None.
+
+        Returns:
+            The `arviz.InferenceData`, its variables named as the model names them.
+
+        Raises:
+            ValueError: the solution is a stack.
+            MissingDensity: a factor has no log density.
+            ImportError: ArviZ is not installed.
         """
         if np.ndim(self.code) > 0:
             raise ValueError(f"to_arviz takes one solution at a time; found a stack of shape {np.shape(self.code)}.")

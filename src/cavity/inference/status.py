@@ -1,4 +1,4 @@
-"""How a run ended: statuses with their sentences, what every result says of its run, and what a ladder tried."""
+"""How a run ended: statuses with their sentences, the fields that every result has, and what a ladder tried."""
 
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ SENTENCES = {
     Status.MAX_SWEEPS: "The sweeps were used up before the moments agreed; the result is not a fixed point.",
     Status.STALLED: "The sweeps stopped coming nearer to agreement; the result is not a fixed point.",
     Status.SITES_SKIPPED: (
-        "Some sites cannot be updated because removing them leaves an improper cavity; they keep what they last said, "
+        "Some sites cannot be updated because removing them leaves an improper cavity; they keep their last values, "
         "and the result is not a fixed point."
     ),
     Status.NONFINITE_FACTOR: (
@@ -78,12 +78,12 @@ FIXED_POINTS = (Status.CONVERGED, Status.CONVERGED_RELAXED, Status.CONVERGED_RES
 
 
 class Result:
-    """What the result of every fit says of its run: of `infer`, of fitted models, of streams and of shards.
+    """What every result tells about its run: that of `infer`, of a fitted model, of a stream or of a shard.
 
     Attributes:
         status: a `Status`; of a stack of results an array of their names, and inside `jit` the number of the status.
         log_evidence: estimate of log p(D) (3.40).
-        mismatch: the largest moment mismatch of all sites, measured at the very state handed back.
+        mismatch: the largest moment mismatch of all sites, measured at the state returned.
         residuals: the largest mismatch met in every sweep, or round.
         seconds: wall time of the run.
     """

@@ -171,7 +171,7 @@ def learn(problem: Any, method: UpdateRule, state: State, report: Report) -> Sta
         problem: as for `step`.
         method: as for `step`.
         state: after `step`; its `moments` are what the factors knew in that sweep.
-        report: what `measure` says of this state.
+        report: what `measure` returned for this state.
 
     Returns:
         The state with what they know now; itself where no factor learns.
@@ -204,11 +204,11 @@ def finish(
         problem: as for `step`.
         method: as for `step`.
         state: as for `step`.
-        report: what `measure` says of this state.
+        report: what `measure` returned for this state.
         unfinished: the status where the measurement names none: the sites do not agree yet, and nothing went wrong.
 
     Returns:
-        The solution; what a model knows of it, `model.interpret(solution)` adds.
+        The solution; `model.interpret(solution)` adds what only the model knows.
 
     Raises:
         TypeError: the method is not made of sweeps alone.

@@ -53,7 +53,17 @@ class Projected(NamedTuple):
 
 
 class Projection(ABC):
-    """Strategies are `pytree_dataclass`es: hashable, and static under `jit` but for the fields that are leaves."""
+    """From a tilted distribution to the message that stands for it.
+
+    Subclasses are `pytree_dataclass`es: hashable, and static under `jit` but for the fields that are leaves.
+
+    Examples:
+        >>> import cavity as cv
+        >>> from cavity.inference import Projection
+        >>> method = cv.RestrictedEP()
+        >>> isinstance(method.projection, Projection), method.projection.compromise
+        (True, 'restricted')
+    """
 
     #: the word for a fixed point at which constraints were given up: the status is `converged_<word>`.
     compromise: ClassVar[str] = "restricted"
@@ -155,13 +165,13 @@ class Cowell(Projection):
 class UpdateRule:
     """How sites are updated, in which order, and what counts as agreement.
 
-    Other values of damping, tolerance, relaxation weight and, up to 1024, `max_sweeps` compile nothing anew.
+    Other values of damping, tolerance, relaxation weight and, up to 1024, `max_sweeps` do not recompile anything.
 
     projection: from a tilted distribution to a message. power: of the factors that are integrated; 1 but for Power EP.
     schedule: None leaves it to the problem; most are visited in order.
     damping: the step from the old site to the new one in natural parameters, 1 for the full step.
     max_sweeps: how many are made; of a compiled rule, how many residuals there is room for.
-    tol: bound on the moment mismatch of every site at the state handed back; it is never loosened.
+    tol: bound on the moment mismatch of every site at the state returned; it is never loosened.
     single_pass: whether one sweep is the whole method, so that no fixed point is sought.
     """
 
@@ -190,7 +200,7 @@ class UpdateRule:
     def as_compiled(self) -> "UpdateRule":
         """The rule alone, without the name of a method, so that methods that differ in nothing else share programs.
 
-        Who drives a program counts the sweeps; it only has to have room for their residuals.
+        The caller of a program counts the sweeps; the program only needs room for their residuals.
         """
         room = max(ROOM, 1 << (self.max_sweeps - 1).bit_length())
         return UpdateRule(self.projection, self.schedule, self.power, self.damping, room, self.tol, self.single_pass)

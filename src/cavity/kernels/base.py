@@ -28,6 +28,9 @@ ANYWHERE = (0.5, 2.0)
 class Kernel:
     """Base of all kernels: a subclass gives `matrix` and `diagonal_of`, and names its parameters by their bounds.
 
+    Raises:
+        ValueError: if a parameter is not positive, or its bounds are neither "fixed" nor a pair 0 < low < high.
+
     Examples:
         >>> import numpy as np
         >>> import cavity as cv
@@ -352,7 +355,7 @@ class Product(Composite):
 
 
 def without_bounds(instance: Any) -> Any:
-    """The kernel with the same bounds for all that is free.
+    """The kernel with the same bounds for every free parameter.
 
     A value does not depend on them, but they are structure: compiled programs would be told apart by them, and the
     bounds of a kernel made for some data are like no others.

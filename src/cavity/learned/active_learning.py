@@ -76,15 +76,14 @@ class OperatorReport(NamedTuple):
 
 
 class JustInTime(Moments):
-    """Messages learned while they are used: predicted where the expected error is small, else asked of an oracle.
+    """Messages learned while they are used: predicted where the expected error is small, else computed by an oracle.
 
     Such an operator is for one factor and one kind of variables and data. What it has learned serves every graph it is
     put into.
 
     Args:
-        oracle: who is asked: a strategy such as `cavity.Quadrature()`, or an `Oracle`. By default a simulator is run;
-            a log density is integrated by quadrature over one or two variables, else by weighted draws from the
-            incoming messages.
+        oracle: a strategy such as `cavity.Quadrature()`, or an `Oracle`. By default a simulator is run; a log density
+            is integrated by quadrature over one or two variables, else by weighted draws from the incoming messages.
         draws: of one answer that is sampled.
         tol_kl: expected KL divergence, of exact from predicted projection, beyond which a site is unsure. An oracle
             that samples is asked as long as one more answer tells more than is already known.

@@ -66,7 +66,7 @@ class Settings:
     """inner, outer: features of the two stages. factors: of γ²; noises: variances of a label, the prior's being 1.
 
     Of several factors or noises the pair is taken that has the smallest squared error of leaving one label out, with
-    maps of `trial` features; for every target, or for all together (each in its deviations) where they share a map.
+    maps of `trial` features; for every target, or for all standardised targets together where they share a map.
     """
 
     inner: int = 300

@@ -1,4 +1,4 @@
-"""Messages that are asked of an oracle every time: nothing is learned, and nothing is saved.
+"""Messages that an oracle computes every time: nothing is learned, and nothing is saved.
 
 ----
 
@@ -32,7 +32,7 @@ class EveryTime(Moments):
     The draws are the same each time (common random numbers), so that there is a fixed point to converge to.
 
     Args:
-        oracle: who is asked, as `JustInTime` takes it.
+        oracle: what computes the messages, as `JustInTime` takes it.
         draws: of one answer that is sampled.
         key: of the draws.
 
@@ -191,10 +191,10 @@ def every_time(
     """A factor each of whose messages is sampled or integrated anew: what `just_in_time` is to be compared with.
 
     Args:
-        factor_or_sampler: as `just_in_time` takes it, like all that follows.
+        factor_or_sampler: as `just_in_time` takes it, like the arguments that follow.
         inputs: of a sampler.
         outputs: of a sampler.
-        oracle: who is asked.
+        oracle: what computes the messages.
         draws: of one answer that is sampled.
         key: of the draws.
 

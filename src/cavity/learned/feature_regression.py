@@ -1,7 +1,7 @@
 """Random Fourier features of points and of tuples of messages (Jitkrittum et al., Algorithm 1), and regression on them.
 
 A message counts as the Gaussian of its mean and variance. μ_r is the mean embedding of a tuple r in a Gaussian kernel k
-with one width a message, so that ⟨μ_r, μ_s⟩ = E k(x, y), x ~ r, y ~ s.
+with one width per message, so that ⟨μ_r, μ_s⟩ = E k(x, y), x ~ r, y ~ s.
 
 The regression is Bayesian and linear, with several targets of one covariance, updated as labels arrive ((9)–(17)).
 """
@@ -62,7 +62,7 @@ def waves(key: jax.Array, size: int, widths: jax.Array) -> Waves:
 class TwoStages(NamedTuple):
     """Features of the kernel exp(−‖μ_r − μ_s‖²/2γ²) on mean embeddings of tuples of messages (7).
 
-    inner: frequencies with one column a message. outer: on the inner features.
+    inner: frequencies with one column per message. outer: on the inner features.
     """
 
     inner: Waves
@@ -117,7 +117,7 @@ class Regression(NamedTuple):
 
     @property
     def weights(self) -> jax.Array:
-        """E[w], one column a target (13)."""
+        """E[w], one column per target (13)."""
         return self.covariance @ self.products
 
     def predict(self, features: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -127,7 +127,7 @@ class Regression(NamedTuple):
 
 
 def whitened(features: jax.Array, targets: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Features and targets in deviations of the noise; rows of infinite noise are no labels, and 0."""
+    """Features and targets in standard deviations of the noise; rows of infinite noise are no labels, and 0."""
     labelled = jnp.isfinite(noise)[:, None]
     scale = jnp.sqrt(jnp.where(labelled, noise[:, None], 1.0))
     return jnp.where(labelled, features, 0.0) / scale, jnp.where(labelled, targets, 0.0) / scale

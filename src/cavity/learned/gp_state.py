@@ -19,7 +19,7 @@ from cavity.learned.message_coordinates import anchor_flat, coordinates, displac
 
 #: labels the evidence is computed from, in arrays of two sizes; of more, so many are chosen
 FEW, MOST = 64, 256
-#: logarithms of widths (in deviations of the inputs), of noise and of what 1/ESS is multiplied with stay within these
+#: logarithms of widths (of standardised inputs), of noise and of what 1/ESS is multiplied with stay within these
 WIDTHS = (-2.0, 5.0)
 NOISE = (-23.0, 0.0)
 SAMPLING = (-16.0, 10.0)
@@ -193,7 +193,7 @@ def negative_evidence(
 ) -> jax.Array:
     """Minus the log evidence per label, with every target's own scale at its best.
 
-    parameters: logarithms of widths, noise, and sampling, the latter one or as many as targets. inputs: in deviations.
+    parameters: logarithms of widths, noise, and sampling, the latter one or as many as targets. inputs: standardised.
     spread: 1/ESS of every label. held: which rows are labels and do not fill up.
     """
     size, outputs = inputs.shape[1], targets.shape[1]
@@ -211,8 +211,8 @@ def negative_evidence(
         return fit + len(own) * jnp.sum(jnp.log(jnp.diagonal(root)))
 
     total = jnp.sum(jax.lax.map(lambda pair: one(*pair), (sampling, values.reshape(groups, outputs // groups, -1))))
-    # A weak preference for widths of a few deviations, so that inputs that do not matter do not run away; and for noise
-    # of the size that draws have, so that few labels are not taken for exact.
+    # A weak preference for widths of a few standard deviations, so that inputs that do not matter do not run away; and
+    # for noise of the size that draws have, so that few labels are not taken for exact.
     weak = jnp.sum((parameters[:size] - 1.0) ** 2) / 9.0 + jnp.sum(parameters[size + 1 :] ** 2) / 9.0
     return (total + 0.5 * weak) / count
 

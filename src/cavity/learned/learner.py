@@ -98,7 +98,7 @@ class Audits(NamedTuple):
 CAPACITY, NOISY_CAPACITY = 256, 512
 #: expected KL, in units of that of one label, that is small enough where labels are noisy
 SMALL = 0.1
-#: widths of the kernel before there are labels, in deviations of the inputs; and the variance that is left then
+#: widths of the kernel on standardised inputs before there are labels; and the variance that is left then
 FIRST_WIDTH, FIRST_TOLERANCE = 2.0, 1e-3
 
 
@@ -198,7 +198,7 @@ def select_pivots(
     """Rows of at most so many sites, the largest expected error first, each of all before it.
 
     How much a label lowers variances is known before its query: they depend on inputs alone. This is a pivoted
-    Cholesky decomposition of the predictive covariance, which ends when nobody is unsure.
+    Cholesky decomposition of the predictive covariance, which ends when no site is unsure.
 
     scaled: inputs in widths. explained: L⁻¹ k of every site, what the labels explain of its variance. cost: expected
     KL per variance. noise: of a label.

@@ -9,9 +9,9 @@ the change from the one to the other, in units in which 0 is "says nothing" and 
     Categorical    changes of the log odds against the last state
 
 Far from everything it was shown a regression predicts 0: the message that says nothing, which is the safe one. A mean
-is measured in deviations of the projection: an error of 0.01 then costs as much KL, and a label of so many draws is as
-noisy, whether the cavity is narrow or broad. A cavity of which nothing is known has no coordinates; it is written as a
-broad `reference` that is taken out of the answer again (`anchor_flat`).
+is measured in standard deviations of the projection: an error of 0.01 then costs as much KL, and a label of so many
+draws is as noisy, whether the cavity is narrow or broad. A uniform cavity has no coordinates; it is written as a broad
+`reference` that is taken out of the answer again (`anchor_flat`).
 
 A `Target` says which of several such vectors a regression may predict of one variable, and leads back:
 
@@ -44,7 +44,7 @@ from cavity.families.product import Product
 #: log odds beyond which a state counts as impossible
 LARGEST_ODDS = 40.0
 
-#: deviations of what is seen of a variable that the reference for its flat cavities is broad
+#: standard deviations of what is seen of a variable that the reference for its flat cavities is broad
 BREADTH = 100.0
 
 #: the families whose messages can be learned

@@ -1,4 +1,4 @@
-"""Oracles of active learning: who is asked for a message. They run on the host, many questions at a time."""
+"""Oracles of active learning: they compute messages on the host, many questions at a time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

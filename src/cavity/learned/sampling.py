@@ -1,7 +1,7 @@
 """Importance sampling on the host, with the incoming messages as proposals.
 
-For factor × cavities, variables are drawn from their own cavities by a scrambled Sobol sequence, and a draw weighs what
-the factor says of it: a thousand such draws tell more than half a million from a broad distribution.
+For factor × cavities, variables are drawn from their own cavities by a scrambled Sobol sequence, and a draw is weighted
+by the factor: a thousand such draws tell more than half a million from a broad distribution.
 """
 
 import math
@@ -66,7 +66,7 @@ class Sampled(Oracle):
 
     @abstractmethod
     def weigh(self, site: SiteQuestion, values: Draws, rng: np.random.Generator) -> tuple[Draws, np.ndarray]:
-        """All variables, given those that were drawn, and log of what the factor and the other cavities say of them."""
+        """All variables, given those that were drawn, and the log of the factor and the other cavities at them."""
 
     def answer(self, factor: Factor, family: Family, cavities: np.ndarray, data: Any, key: jax.Array) -> Answers:
         families, found = parts_of(family), []

@@ -39,7 +39,7 @@ class Quadrature(Moments):
     """Numerical integration of factor**power × cavity from the factor's log density.
 
     One variable (Gaussian, Beta, Gamma, Dirichlet of two components): adaptive, about 1e-10, kinks, jumps, bounded
-    support and mass thousands of cavity deviations away included. Two or three variables (vector Gaussians): `order`
+    support and mass thousands of standard deviations away included. Two or three variables (vector Gaussians): `order`
     points per axis, about 1e-9 for smooth factors. Products of two or three single variables: the same with each of
     them on its own line, about 1e-8 (messages of three variables 1e-7), for factors that see a tuple of values.
     `info["error"]` estimates the relative error of log Z and of the moments; it is inf, with log Z = −inf and a flat

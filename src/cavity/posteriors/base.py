@@ -51,7 +51,19 @@ class Coordinates(NamedTuple):
 
 
 class Posterior(ABC):
-    """Strategies are frozen dataclasses: hashable, static under `jit`. `scope` says what a group acts on."""
+    """How q is stored, and how it absorbs a change of sites; `scope` says what a group of sites acts on.
+
+    Subclasses are frozen dataclasses: hashable, static under `jit`.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem = cv.models.clutter([0.3, 1.8, 2.1])
+        >>> isinstance(problem.posterior, cv.posteriors.Posterior), type(problem.posterior).__name__
+        (True, 'Shared')
+        >>> q = problem.posterior.flat(problem.prior)
+        >>> bool(problem.posterior.is_normalisable(q)), sorted(problem.posterior.views(problem.prior, q))
+        (True, ['covariance', 'mean'])
+    """
 
     #: what a value is called where draws are handed to others
     variable: ClassVar[str] = "x"
@@ -110,7 +122,7 @@ class Posterior(ABC):
     def is_valid(self, q: Q) -> Bool[Array, ""]:
         """Whether no part of q, of a window or of the prior is improper.
 
-        A part that no factor has spoken about yet, uniform over the whole line, counts as valid.
+        A part that no factor has acted on yet, uniform over the whole line, counts as valid.
         """
 
     def is_normalisable(self, q: Q) -> Bool[Array, ""]:

@@ -1,7 +1,7 @@
 """q = ∏ q_k(x_k) over many variables of a few families: what a graph approximates when it is disconnected (thesis 4.1).
 
-Variables of one family are the rows of one array. A site sees the variables of its factor's scope, and what it says is
-one message to each of them. Which rows these are is data, not structure: another graph of the same shape, or the same
+Variables of one family are the rows of one array. A site sees the variables of its factor's scope, and is one
+message to each of them. Which rows these are is data, not structure: another graph of the same shape, or the same
 one with other evidence, is not compiled again.
 """
 
@@ -29,7 +29,7 @@ class GraphPrior(NamedTuple):
 
 
 class Network(NamedTuple):
-    """q: natural parameters, one array (variables, parameters) a family, and the wires."""
+    """q: natural parameters, one array (variables, parameters) per family, and the wires."""
 
     etas: tuple[jax.Array, ...]
     wires: tuple[jax.Array, ...]
@@ -57,7 +57,7 @@ class Factorised(Posterior):
         return q
 
     def spread(self, q: Network, scope: Reach, rows: jax.Array, change: jax.Array) -> Network:
-        """q times one row of messages a site, each cut into one message a slot."""
+        """q times one row of messages per site, each cut into one message per slot."""
         etas, start = list(q.etas), 0
         for slot, number in enumerate(scope.slots):
             size = self.families[number].size
@@ -155,7 +155,7 @@ class Factorised(Posterior):
         return {name: partial(each, name) for name in ("moments", "mean", "covariance")}
 
     def sample(self, key: jax.Array, prior: GraphPrior, q: Network, draws: int) -> tuple[jax.Array, ...]:
-        """One array (draws, variables) a family."""
+        """One array (draws, variables) per family."""
         keys = jax.random.split(key, len(self.families))
         triples = zip(self.families, keys, q.etas, strict=True)
         return tuple(family.sample(own, eta, (draws,)) for family, own, eta in triples)

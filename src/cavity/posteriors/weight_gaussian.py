@@ -3,7 +3,7 @@
     precision Λ = prior precision + Xᵀ diag(τ) X,    covariance Λ⁻¹,    mean = Λ⁻¹ (prior shift + Xᵀν).
 
 A window of sites sees N(X_S mean, X_S covariance X_Sᵀ), and what it absorbs moves mean and covariance by one update of
-rank |S|: O(n d²) a sweep, in matrix products. A pass is a function of (q, rows, sites), so rows may be streamed.
+rank |S|: O(n d²) per sweep, in matrix products. A pass is a function of (q, rows, sites), so rows may be streamed.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tables, figures and progress bars; the only room with matplotlib."""
+"""Tables, figures and progress bars; the only package that imports matplotlib."""
 
 from cavity.reports.figures import STYLES, Figure, Style, figure, save
 from cavity.reports.progress import SweepProgress, UnitProgress

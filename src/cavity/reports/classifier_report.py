@@ -65,7 +65,7 @@ def calibration(probabilities: np.ndarray, codes: np.ndarray) -> Calibration:
 class Findings(NamedTuple):
     """The account of a fit.
 
-    probabilities: (n, classes), what the other rows say of each row's label as it would be observed. codes: (n,), the
+    probabilities: (n, classes), of each label as it would be observed, given the other rows. codes: (n,), the
     column of the label it has. residuals, histories: for each model, mismatch by sweep and log evidence by step of
     the search, NaN where a step was refused.
     """
@@ -156,7 +156,8 @@ FEW, MANY = 10, 50
 SUSPECTS = "Suspected wrong labels"
 #: what a low probability means, for the note below the suspects
 SUSPECT_NOTE = (
-    "P(own label): what all other rows say of the label in the file, label noise included; the least probable first. "
+    "P(own label): probability of the label in the file given all other rows, label noise included; least probable "
+    "first. "
     "Rows are numbered as in the file, whose names are row 1."
 )
 

@@ -1,4 +1,4 @@
-"""Progress bars: of a run of `infer`, and of the units of an experiment. Silent where nobody looks."""
+"""Progress bars: of a run of `infer`, and of the units of an experiment. Silent where there is no terminal."""
 
 from typing import Any, Self
 

@@ -1,4 +1,4 @@
-"""Forests that learn to pass messages: rivals of the operators in `cavity.learned`."""
+"""Forests that learn to pass messages: methods to compare the operators of `cavity.learned` with."""
 
 from cavity.baselines.forests.message_forest import (
     MessageForest,

@@ -5,9 +5,9 @@ polynomials of degree 2 in the leaves. Where neither text says how, this was cho
 
     all labels go to every tree, which differ by their split candidates alone
     a candidate is a random column at a random value between two labels; the best one leaves the smallest sum of
-        squares around the means of both sides, of targets in their deviations
+        squares around the means of both sides, of standardised targets
     a leaf has at least 20 labels; a node that could be cut is cut if that lowers the sum of squares
-    a polynomial is fitted by least squares of smallest norm, of inputs in their deviations
+    a polynomial is fitted by least squares of smallest norm, of standardised inputs
     the disagreement of trees is the mean over trees of KL(tree's message ‖ average message)
 """
 

@@ -131,7 +131,7 @@ class MondrianForest:
         parent = np.array([-1 if node.parent is None else number[id(node.parent)] for node in nodes])
         time, start = np.array([n.time for n in nodes]), np.array([n.start for n in nodes])
         step = self.walk(time) - self.walk(start)
-        # Up: what the labels below say of a node's mean, as precision and precision × mean.
+        # Up: what the labels below tell about a node's mean, as precision and precision × mean.
         precision = np.array([len(node.rows) / self.noise for node in nodes])
         weighted = np.stack([self.y[node.rows].sum(axis=0) / self.noise for node in nodes])
         passed, said = np.zeros(len(nodes)), np.zeros_like(weighted)
@@ -141,7 +141,7 @@ class MondrianForest:
             if k:
                 precision[parent[k]] += passed[k]
                 weighted[parent[k]] += said[k]
-        # Down: with what the parent says, which must not hold this node's own message.
+        # Down: with the parent's message, which must not hold this node's own message.
         mean, variance = np.zeros_like(weighted), np.zeros(len(nodes))
         for k in range(len(nodes)):
             centre, spread = np.zeros(self.y.shape[1]), 0.0

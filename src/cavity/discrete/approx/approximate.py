@@ -1,6 +1,6 @@
-"""Approximations of a discrete graph: what stands for q, which factors are joined first, and what a solution says.
+"""Approximations of a discrete graph: what stands for q, which factors are joined first, and the solution.
 
-q is made of independent variables, of a tree, or of clusters. A solution is asked for marginals of variables and pairs.
+q is made of independent variables, of a tree, or of clusters. A solution has marginals of variables and of pairs.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def boyen_koller(graph: TableGraph, slices: Sequence[Sequence[Any]], clusters: A
         if len({place[variable] for variable in own}) > 1:
             names = ", ".join(graph.variables.name(variable) for variable in own)
             raise ValueError(f"a cluster must lie within one slice; {names} are of several.")
-    factors_by_slice(graph, place, len(numbered))  # said of the variables that the caller knows
+    factors_by_slice(graph, place, len(numbered))  # checked first, so that errors name the caller's variables
     merged = [sorted({int(clustering.cluster[variable]) for variable in own}) for own in numbered]
     found = filter_slices(join_variables(graph, clustering), merged, memory)
     held = dict(zip(chain(*merged), chain(*found.marginals), strict=True))

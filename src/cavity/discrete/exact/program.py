@@ -3,9 +3,9 @@
 It depends on scopes and on what is observed, not on numbers: it serves again for other evidence on the same variables.
 It is the messages of a junction tree worked out by scopes alone, kept as lists of tables that are multiplied only when
 a variable of theirs is summed out (lazy propagation, Madsen and Jensen 1999). A table that is a distribution of
-variables nobody asks about sums to one and is left out, so that messages against the arrows of a network say nothing
-where nothing was observed below. What is sent to several neighbours is worked out by halves: first without the one
-half's messages, then without the other's.
+variables that were not asked for sums to one and is left out, so that messages against the arrows of a network are
+uniform where nothing was observed below. What is sent to several neighbours is worked out by halves: first without the
+one half's messages, then without the other's.
 
 Small tables are multiplied and summed in one call. Of large ones two at a time are contracted as stacks of matrices,
 

@@ -5,8 +5,8 @@ entry, zeros apart, below the product of the lower bounds: while that stays abov
 not, as with strong couplings, this way is given up and the messages of `junction_tree` are used.
 
 Tables that are conditional distributions are found by their numbers: Σ_v t(v, parents) is the same for all parents.
-Whatever depends on v alone from below is then irrelevant to the rest: a child that nobody has seen, directly or through
-its own children, sums to one.
+Whatever depends on v alone from below is then irrelevant to the rest: a child that is not observed, directly or
+through its own children, sums to one.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def parse_header(words: BifWords, graph: TableGraph, place: int, cardinalities: 
 
 
 def check_network(words: BifWords, graph: TableGraph, headers: list[Header]) -> None:
-    """Every variable has one table, nobody is its own ancestor, and the tables fit into memory."""
+    """Every variable has one table, none is its own ancestor, and the tables fit into memory."""
     name = graph.variables.name
     tables: dict[int, Header] = {}
     total = 0

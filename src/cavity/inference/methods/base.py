@@ -19,7 +19,7 @@ class Limits:
     """What ends a run besides its method.
 
     deadline: on the clock of `time.perf_counter`, ∞ for none. callback: called with every state that is not the last.
-    impatient: told the residuals so far, says whether more sweeps are not worth making.
+    impatient: given the residuals so far, whether more sweeps are not worth making.
     """
 
     deadline: float = math.inf
@@ -52,7 +52,7 @@ class Method(ABC):
 
     @property
     def names_sites(self) -> bool:
-        """Whether its schedule speaks of sites by their numbers."""
+        """Whether its schedule refers to sites by their numbers."""
         schedule = None if self.sweeps is None else self.sweeps.schedule
         return schedule is not None and schedule.names_sites
 
@@ -65,7 +65,7 @@ class Method(ABC):
         """The solution from flat sites, or from those of `init`, driven from the host."""
 
     def solve_traced(self, problem: Problem, init: Start | None, key: jax.Array) -> Solution:
-        """The solution inside somebody's `vmap` or `jit`: one compiled run."""
+        """The solution inside a caller's `vmap` or `jit`: one compiled run."""
         raise TypeError(f"{self} is driven from the host and cannot run inside jax.vmap or jax.jit; use EP there.")
 
     def loosen(self, tol: float) -> Self:

@@ -142,7 +142,7 @@ def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8
     Args:
         power: of the factors; 1 is EP.
         max_sweeps: outer steps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
 
     Returns:
         The method, for `infer`.

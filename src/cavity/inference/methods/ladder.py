@@ -23,11 +23,11 @@ from cavity.inference.schedule import InOrder, Schedule, Shuffled
 from cavity.inference.solution import Solution
 from cavity.inference.status import Rung, Status
 
-#: sweeps before which nobody loses patience, and sweeps over which progress is judged
+#: sweeps before which no run is given up, and sweeps over which progress is judged
 GRACE, WINDOW = 24, 8
 #: sweeps that may still be to go at the present rate
 WORTH = 40
-#: how a run ends that no other method can mend: nothing is integrated, or nobody waits any more
+#: how a run ends that no other method can mend: nothing can be integrated, or the caller has stopped waiting
 FINAL = (Status.NONFINITE_FACTOR, Status.UNSURE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
 #: step and sweeps of the second rung
 DAMPING, DAMPED_SWEEPS = 0.5, 200
@@ -67,7 +67,7 @@ class Climb:
     ) -> Solution:
         """A rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
 
-        Sites of many copies take short steps and creep: there nobody loses patience.
+        Sites of many copies take short steps and creep: they are not given up.
         origin: words for where it begins. own: whether these are EP's own sweeps.
         """
         creeping = not all(map(attrgetter("at_most_one"), self.problem.groups))
@@ -239,7 +239,7 @@ def Auto(
     Args:
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         max_sweeps: of the first method.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
         compromise: whether fixed points other than EP's are acceptable.
 
     Returns:

@@ -42,7 +42,7 @@ PATIENCE = 16
 class Sweeps(UpdateRule, Method):
     """A method that is sweeps and nothing else: the one loop with other parts plugged in.
 
-    name: of the method, for people. What runs is told apart by the fields of the rule alone.
+    name: of the method, shown to users; it changes nothing that runs.
     """
 
     name: str = static(default="EP")
@@ -57,7 +57,7 @@ class Sweeps(UpdateRule, Method):
 
     @one_blas_thread()
     def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
-        """The host's loop over chunks: one sweep each when somebody listens or the time is limited, else by the clock.
+        """The host's loop over chunks: one sweep each with a callback or a time limit, else by the clock.
 
         An interruption ends the run after the chunk it meets.
         """
@@ -177,7 +177,7 @@ def EP(
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         damping: the share of every step that is taken, 1 for the full step.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
         projection: from a tilted distribution to a message; moment matching, or `cavity.Cowell()`.
 
     Returns:
@@ -210,7 +210,7 @@ def PowerEP(
         damping: the share of every step that is taken; None means min(power, 1): q then takes the tilted moments
             exactly, and the undamped step, 1/power times as long, would overshoot.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
 
     Returns:
         The method, for `infer` and `cavity.stepping`.
@@ -243,7 +243,7 @@ def RestrictedEP(
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         damping: the share of every step that is taken, 1 for the full step.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
 
     Returns:
         The method, for `infer` and `cavity.stepping`.
@@ -286,7 +286,7 @@ def RelaxedEP(
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.
         damping: the share of every step that is taken, 1 for the full step.
         max_sweeps: sweeps after which the run ends all the same, status `max_sweeps`.
-        tol: bound on the moment mismatch of every site at the state handed back.
+        tol: bound on the moment mismatch of every site at the state returned.
 
     Returns:
         The method, for `infer` and `cavity.stepping`.

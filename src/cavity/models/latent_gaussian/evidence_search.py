@@ -36,7 +36,7 @@ BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 
 FIRST, GAPS = (-100.0, 100.0), (np.log(1e-4), np.log(1e3))
 #: the search stops when the log evidence rises by less than this share of itself, or the gradient is this small
 RELATIVE, GRADIENT = 1e-7, 1e-3
-#: the moment mismatch asked of the runs of the search; the last one is made with the method's own
+#: the tolerance of the runs of the search; the last one is made with the method's own
 SEARCH_TOL = 1e-6
 #: points tried around a start that is refused
 NEARBY = 8
@@ -56,7 +56,7 @@ class SearchSpace:
         theta_bounds: a row (low, high) for each of them.
         factor: the likelihood, with the parameters the search starts from.
         free: names of the likelihood's parameters that the search moves.
-        deviations: of a normal prior on theta around its start, one per number; None or infinite: flat.
+        deviations: standard deviations of a normal prior on theta around its start; None or infinite: flat.
         others: further numbers, all in [0, 1], with a flat prior.
     """
 

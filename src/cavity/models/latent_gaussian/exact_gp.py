@@ -1,6 +1,6 @@
 """A Gaussian process held as a Gaussian over the latents of its rows, with a dense covariance matrix.
 
-Its prior and what is asked of a kernel matrix, how it predicts, and its fit, in which at a fixed point of EP
+Its prior and what a kernel matrix must be, how it predicts, and its fit, in which at a fixed point of EP
 
     ∂ log Z / ∂θ  =  ½ tr[(α αᵀ − (K + S⁻¹)⁻¹) ∂K/∂θ].
 """
@@ -225,7 +225,7 @@ def fit_exact_gp(
         sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power. 1 by default.
         optimize: whether the evidence is maximised.
         free: parameters of the likelihood that are learned.
-        deviations: of a normal prior on the kernel's theta around its start, one per number; None or infinite: flat.
+        deviations: standard deviations of a normal prior on theta around its start; None or infinite: flat.
         **search: method, restarts, seed, mapped, callback, search_callback, as for `fit_evidence`.
     """
     began = time.perf_counter()

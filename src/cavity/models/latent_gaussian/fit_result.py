@@ -1,4 +1,4 @@
-"""Fitted models: how a fit ended, what each row said, what it predicts, and the parameters a file keeps."""
+"""Fitted models: how a fit ended, the sites of its rows, what it predicts, and the parameters a file keeps."""
 
 import dataclasses
 from collections.abc import Iterator

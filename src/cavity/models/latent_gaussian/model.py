@@ -6,8 +6,8 @@ may carry the process: it is then held as a Gaussian over the basis's weights, l
 
 As `infer` takes it a model is a problem that is padded for the run, with a solution that predicts.
 
-Another number of rows in the same bucket compiles nothing, and padding is seen by nobody: the problem, and all that a
-solution has, are of the n rows. Only concrete values on the host are padded. Inside `jit`, `vmap` or `grad`, and for
+Another number of rows in the same bucket compiles nothing, and padding is never seen: the problem, and everything in
+a solution, are of the n rows. Only concrete values on the host are padded. Inside `jit`, `vmap` or `grad`, and for
 arrays that lie on an accelerator, a problem is run as it is, because nothing could be taken off the result there.
 """
 

@@ -81,8 +81,8 @@ def source_of(batches: Any) -> Source:
     """The source a user means.
 
     Args:
-        batches: (X, y) or (X, y, weights) as arrays or memory maps; something that can be iterated anew, such as a list
-            of batches; a function without arguments that returns an iterator; or an iterator, which is read once.
+        batches: (X, y) or (X, y, weights) as arrays or memory maps; something that can be iterated again, such as a
+            list of batches; a function without arguments that returns an iterator; or an iterator, which is read once.
     """
     if isinstance(batches, tuple) and len(batches) in (2, 3) and hasattr(batches[0], "shape"):
         if rows_of(batches[0]) == 0:
@@ -167,8 +167,8 @@ class ChunkReader:
 
     features: from an array of inputs to one of features, row by row, or to these and residuals (`Spanned`); None for
         the inputs themselves.
-    observed: from y to what the models observe, (models, rows), not a number for a label nobody knows; None for one
-        model that observes y. check: refuses observations in one sentence.
+    observed: from y to what the models observe, (models, rows), NaN for an unknown label; None for one model that
+        observes y. check: refuses observations in one sentence.
     row_weights: from y to factors on the weights of the rows; None for none.
     columns, names: of the inputs, as found in the first piece; the others must agree.
     width: the number of features. size: rows of a chunk, which follows from it.

@@ -48,7 +48,7 @@ def stream_linear_models(
 ) -> tuple[list[LinearModel], ChunkReader]:
     """Fit by EP to rows that need not fit into memory; one model, or one for each of several observations of a row.
 
-    The rows are read once a pass. An interrupted run hands back the models as they are, status `interrupted`.
+    The rows are read once per pass. An interrupted run returns the models as they are, status `interrupted`.
 
     Args:
         batches: (X, y) or (X, y, weights) as arrays or memory maps, an iterable of such batches, or a function that
@@ -181,7 +181,7 @@ def stream_sparse_gps(
     rows may have found. Leave-one-out predictions are not kept.
 
     Args:
-        batches: as for `stream_linear_models`, as all that is not said of here.
+        batches: as for `stream_linear_models`.
         kernel: the covariance function.
         basis: inducing inputs or random features, which stay as they are.
         factor: the likelihood of an observation.
