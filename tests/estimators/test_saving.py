@@ -7,6 +7,9 @@ from sklearn.gaussian_process import kernels as sk
 import cavity
 from cavity import storage
 from cavity.estimators import BayesPointMachine, GPClassifier, GPOrdinal, GPRegressor, load
+from cavity.estimators.base import SEVERITY
+from cavity.estimators.saving import METHOD_PARTS
+from cavity.inference import Projection, Schedule, Status
 from cavity.kernels import RBF
 
 RNG = np.random.default_rng(5)
@@ -63,3 +66,13 @@ def test_what_cannot_be_saved_is_named(tmp_path):
     estimator = GPRegressor(RBF(1.0), noise=0.4, optimize=False, random_state=np.random.RandomState(0))
     with pytest.raises(storage.StorageError, match="random_state cannot be saved: it is of type RandomState"):
         estimator.fit(POINTS, POINTS[:, 0] + 3).save(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize("base", [Schedule, Projection])
+def test_every_part_that_a_method_may_have_can_be_saved(base):
+    own = {cls for cls in base.__subclasses__() if cls.__module__.startswith("cavity.inference.")}
+    assert own <= set(METHOD_PARTS.values())
+
+
+def test_every_status_of_a_model_has_its_place():
+    assert sorted(SEVERITY) == sorted(Status)

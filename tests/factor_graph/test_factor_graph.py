@@ -256,7 +256,10 @@ def refused(make):
         (lambda g, x, t: g.linear(x, variance=-1.0), "must not be negative"),
         (lambda g, x, t: g.linear(x[0], x[0]), "one variable twice"),
         (lambda g, x, t: g.within(x, 1.0, 0.0), "lower below upper"),
-        (lambda g, x, t: g.add(Logistic(), cv.FactorGraph().gaussian(0.0, 1.0, name="z"), data=1.0), "no variable of"),
+        (
+            lambda g, x, t: g.add(Logistic(), cv.FactorGraph().gaussian(0.0, 1.0, name="z"), data=1.0),
+            "of another graph",
+        ),
         (lambda g, x, t: g.problem(), "no factors"),
         (lambda g, x, t: cv.FactorGraph().problem(), "no variables"),
     ],

@@ -34,6 +34,7 @@ SEVERITY = (
     Status.MAX_SWEEPS,
     Status.STALLED,
     Status.SITES_SKIPPED,
+    Status.UNSURE_FACTOR,
     Status.NONFINITE_FACTOR,
     Status.IMPROPER_POSTERIOR,
 )

@@ -22,7 +22,8 @@ from cavity.families.standardised import (
     whitened_moments,
 )
 from cavity.moments.base import Info
-from cavity.numerics.quadrature import Integral, integrate_product
+from cavity.numerics.product_quadrature import integrate_product
+from cavity.numerics.quadrature import Integral
 
 #: points per axis by default
 ORDERS = {2: 65, 3: 41}

@@ -26,7 +26,8 @@ from cavity.families.standardised import (
 from cavity.moments.base import ClosedForm, Info, Moments
 from cavity.moments.joint import ORDERS as JOINT_ORDERS
 from cavity.moments.joint import is_joint, joint
-from cavity.numerics.quadrature import EVALUATIONS, evaluations, integrate, integrate_product, log_abs
+from cavity.numerics.product_quadrature import evaluations, integrate_product
+from cavity.numerics.quadrature import EVALUATIONS, integrate, log_abs
 
 #: dimension up to which a product rule is affordable
 LARGEST = 3
