@@ -96,7 +96,7 @@ def open_float64(cls: type, names: str) -> None:
 REFUSED = (
     "infer has no derivatives in reverse mode (jax.grad, jax.vjp, jax.jacrev), because its number of sweeps is not "
     "known beforehand: take jax.jvp or jax.jacfwd. Or differentiate -energy(problem, solution.sites).value at a fixed "
-    "point, where the sites may be held fixed."
+    "point, where the sites may be held fixed: from cavity.inference.energy import energy."
 )
 
 #: the identity, whose transpose is a refusal

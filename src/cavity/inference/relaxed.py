@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
+from cavity.inference.status import Status
 from cavity.inference.update_rule import Integrals, Projected, Projection
 from cavity.moments.base import Info
 from cavity.numerics.sums import log_excess
@@ -53,7 +54,7 @@ class Relaxed(Projection):
     form: Literal["mean", "message"] = static(default="mean")
     sequential: bool = static(default=False)
 
-    compromise: ClassVar[str] = "relaxed"
+    compromise: ClassVar[Status] = Status.CONVERGED_RELAXED
     relaxes_cavity: ClassVar[bool] = True
     memory: ClassVar[int] = 1
     tilts: ClassVar[int] = len(AROUND) + 1

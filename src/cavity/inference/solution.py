@@ -132,7 +132,7 @@ class Solution(Result):
 
     def _where(self, name: str) -> str:
         """The end of an error message: where a view may be found that this bare solution does not have."""
-        if type(self) is not Solution:
+        if type(self) is not Solution or name not in ("marginals", "pair", "predict"):
             return ""
         return f" A view that only the model knows is in its own solution: graph.interpret(solution).{name}"
 
@@ -386,7 +386,7 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
     compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
     cases = [
         (~posterior.is_normalisable(q), Status.IMPROPER_POSTERIOR),
-        (within & compromise, Status(f"converged_{method.projection.compromise}")),
+        (within & compromise, method.projection.compromise),
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
         (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),

@@ -17,6 +17,7 @@ from cavity._core.pytrees import pytree_dataclass, static
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Dirichlet
 from cavity.inference.schedule import Schedule
+from cavity.inference.status import Status
 
 #: residuals that compiled programs have room for at least
 ROOM = 1024
@@ -62,11 +63,11 @@ class Projection(ABC):
         >>> from cavity.inference import Projection
         >>> method = cv.RestrictedEP()
         >>> isinstance(method.projection, Projection), method.projection.compromise
-        (True, 'restricted')
+        (True, <Status.CONVERGED_RESTRICTED: 'converged_restricted'>)
     """
 
-    #: the word for a fixed point at which constraints were given up: the status is `converged_<word>`.
-    compromise: ClassVar[str] = "restricted"
+    #: the status of a fixed point at which constraints were given up
+    compromise: ClassVar[Status] = Status.CONVERGED_RESTRICTED
 
     #: whether a message is matched against another cavity than q without the site. What suits that one may still make q
     #: improper, so q itself is looked at too.
