@@ -243,14 +243,14 @@ def imaginary(shard, mean, covariance, key):
 
 def test_a_prior_covariance_that_is_not_symmetric_is_refused(client):
     with refused("prior covariance"):
-        distributed.partitioned(
+        distributed.infer_partitions(
             (np.zeros(2), np.array([[1.0, 0.9], [0.0, 1.0]])), [0], tilted=silent, client=client, max_rounds=1
         )
 
 
 def test_complex_moments_of_a_partition_are_refused(client):
     with refused("tilted", "complex", "real"):
-        distributed.partitioned((np.zeros(2), np.eye(2)), [0], tilted=imaginary, client=client, max_rounds=1)
+        distributed.infer_partitions((np.zeros(2), np.eye(2)), [0], tilted=imaginary, client=client, max_rounds=1)
 
 
 # Left out, because only a clock shows it:

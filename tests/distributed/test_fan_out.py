@@ -44,7 +44,7 @@ def test_a_failure_names_its_item(client):
 
 
 def test_results_are_handed_over_as_they_come(client):
-    assert dict(distributed.computed(fails_at_two, [0, 1, 3], client)) == {0: 0, 1: 1, 2: 3}
+    assert dict(distributed.map_unordered(fails_at_two, [0, 1, 3], client)) == {0: 0, 1: 1, 2: 3}
 
 
 def network(weight: float) -> DiscreteGraph:
@@ -101,20 +101,20 @@ def experiment(count):
 
 
 def test_units_of_an_experiment_are_worked_out_elsewhere_and_kept_here(client, tmp_path):
-    computed = partial(distributed.computed, client=client)
-    record = run(experiment(4), Config(), tmp_path, quiet=True, computed=computed)
+    map_unordered = partial(distributed.map_unordered, client=client)
+    record = run(experiment(4), Config(), tmp_path, quiet=True, map_unordered=map_unordered)
     assert record.result["numbers"]["total"] == 9.0 and record.units_run == 4
     assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 4
     # A unit that fails is named; what was finished before stays in the ledger and is not done again.
     with pytest.raises(distributed.Failure, match="unit-7: OSError: no data"):
-        run(experiment(8), Config(), tmp_path, quiet=True, computed=computed)
-    assert run(experiment(4), Config(), tmp_path, quiet=True, computed=computed).units_run == 0
+        run(experiment(8), Config(), tmp_path, quiet=True, map_unordered=map_unordered)
+    assert run(experiment(4), Config(), tmp_path, quiet=True, map_unordered=map_unordered).units_run == 0
 
 
 def test_an_address_without_a_scheduler_is_said(monkeypatch):
     monkeypatch.setattr("cavity.distributed.clients.CONNECT", 0.5)
     with pytest.raises(OSError, match=r"There is no Dask scheduler at .tcp://127\.0\.0\.1:1"):
-        distributed.connected("tcp://127.0.0.1:1")
+        distributed.connect("tcp://127.0.0.1:1")
     said = CliRunner().invoke(app, ["reproduce", "thesis-3-2", "--quick", "--cluster", "tcp://127.0.0.1:1"])
     assert said.exit_code == 2 and "There is no Dask scheduler" in said.stderr
 

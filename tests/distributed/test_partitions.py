@@ -39,7 +39,9 @@ def linear_posterior():
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_gaussian_partitions_give_the_exact_posterior(client, asynchronous):
-    found = distributed.partitioned(PRIOR, LINEAR, tilted=gaussian_tilted, client=client, asynchronous=asynchronous)
+    found = distributed.infer_partitions(
+        PRIOR, LINEAR, tilted=gaussian_tilted, client=client, asynchronous=asynchronous
+    )
     mean, covariance = linear_posterior()
     assert found.status is Status.CONVERGED and found.noise == 0.0
     np.testing.assert_allclose(found.mean, mean, rtol=1e-10)
@@ -48,7 +50,7 @@ def test_gaussian_partitions_give_the_exact_posterior(client, asynchronous):
 
 def test_draws_give_it_within_their_noise_and_settle(client):
     key = jax.random.key(3)
-    found = distributed.partitioned(PRIOR, LINEAR, tilted=gaussian_draws, key=key, damping=0.7, client=client)
+    found = distributed.infer_partitions(PRIOR, LINEAR, tilted=gaussian_draws, key=key, damping=0.7, client=client)
     mean, covariance = linear_posterior()
     assert found.status is Status.CONVERGED
     np.testing.assert_allclose(found.noise, np.sqrt(2 / 19_999), rtol=1e-12)
@@ -88,7 +90,7 @@ def logistic_tilted(slopes, mean, covariance, key):
 
 
 def test_a_logistic_model_has_the_fixed_point_of_ep_by_quadrature(client):
-    found = distributed.partitioned(
+    found = distributed.infer_partitions(
         (np.zeros(1), np.eye(1) * 4.0), SLOPES, tilted=logistic_tilted, tol=1e-10, client=client
     )
     nu, tau = np.zeros(3), np.zeros(3)
@@ -116,17 +118,17 @@ def test_a_logistic_model_has_the_fixed_point_of_ep_by_quadrature(client):
 )
 def test_what_a_sampler_must_not_return_is_said(client, tilted, said):
     with pytest.raises(ValueError, match=said):
-        distributed.partitioned(PRIOR, LINEAR[:1], tilted=tilted, client=client)
+        distributed.infer_partitions(PRIOR, LINEAR[:1], tilted=tilted, client=client)
 
 
 def test_bad_arguments_are_refused(client):
     with pytest.raises(TypeError, match="prior must be a pair"):
-        distributed.partitioned(np.zeros(2), LINEAR, tilted=gaussian_tilted)
+        distributed.infer_partitions(np.zeros(2), LINEAR, tilted=gaussian_tilted)
     with pytest.raises(ValueError, match="positive definite"):
-        distributed.partitioned((np.zeros(2), -np.eye(2)), LINEAR, tilted=gaussian_tilted)
+        distributed.infer_partitions((np.zeros(2), -np.eye(2)), LINEAR, tilted=gaussian_tilted)
     with pytest.raises(TypeError, match="tilted must be a function"):
-        distributed.partitioned(PRIOR, LINEAR, tilted=None)
+        distributed.infer_partitions(PRIOR, LINEAR, tilted=None)
     with pytest.raises(TypeError, match="key must be made by"):
-        distributed.partitioned(PRIOR, LINEAR, tilted=gaussian_tilted, key=0)
+        distributed.infer_partitions(PRIOR, LINEAR, tilted=gaussian_tilted, key=0)
     with pytest.raises(ValueError, match="at least one partition"):
-        distributed.partitioned(PRIOR, [], tilted=gaussian_tilted)
+        distributed.infer_partitions(PRIOR, [], tilted=gaussian_tilted)

@@ -12,7 +12,7 @@ from rich.console import Console
 from cavity.cli.errors import fail
 from cavity.reports import Table, show
 from cavity_reproductions import REGISTRY, Config, Interrupted, default_folder, run, run_series, write_record
-from cavity_reproductions.runner import Computed
+from cavity_reproductions.runner import MapUnordered
 
 #: in the place of an experiment: only the page about those that were run
 RECORD = "record"
@@ -51,7 +51,7 @@ def reproduce(
         fail(f"--out must name a folder; {folder} is a file.")
     if scheduler is not None and (jobs is not None or name == RECORD):
         fail("--cluster does not go with --jobs or record.")
-    computed = None if scheduler is None else on_cluster(scheduler)
+    map_unordered = None if scheduler is None else on_cluster(scheduler)
     try:
         if name == RECORD:
             if not folder.is_dir():
@@ -59,22 +59,22 @@ def reproduce(
             console.print(f"written: {write_record(folder)}", soft_wrap=True)
         elif name is None:
             processes = jobs or (os.cpu_count() or 1 if quick else 1)
-            ended = run_series(list(REGISTRY), config, folder, console, processes, computed)
+            ended = run_series(list(REGISTRY), config, folder, console, processes, map_unordered)
             raise typer.Exit(int(any(each.trouble for each in ended)))
         else:
-            run(REGISTRY[name], config, folder, console, computed=computed)
+            run(REGISTRY[name], config, folder, console, map_unordered=map_unordered)
     except Interrupted as stopped:
         fail(str(stopped), 130)
     except OSError as error:
         fail(f"The results could not be written to {folder}: {error.strerror or error}.")
 
 
-def on_cluster(address: str) -> Computed:
+def on_cluster(address: str) -> MapUnordered:
     """What works units out on the workers of the scheduler at this address."""
     try:
-        from cavity.distributed import computed, connected
+        from cavity.distributed import connect, map_unordered
 
-        return partial(computed, client=connected(address))
+        return partial(map_unordered, client=connect(address))
     except (ImportError, OSError, ValueError) as error:
         fail(str(error))
 

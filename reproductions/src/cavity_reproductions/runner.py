@@ -45,7 +45,7 @@ class Interrupted(Exception):
 
 
 #: works out a function of every item, `names` for the error that names one: (number, value) as they are finished
-Computed = Callable[..., Iterator[tuple[int, Any]]]
+MapUnordered = Callable[..., Iterator[tuple[int, Any]]]
 
 
 class Record(NamedTuple):
@@ -107,13 +107,13 @@ def run(
     folder: str | Path | None = None,
     console: Console | None = None,
     quiet: bool = False,
-    computed: Computed | None = None,
+    map_unordered: MapUnordered | None = None,
 ) -> Record:
     """Run what is not yet in the ledger, then summarise, draw and write.
 
     folder: ./cavity-results/<name> unless given, with the size behind the name when it is not a full run.
     quiet: no progress and no tables on the console.
-    computed: works units out elsewhere, such as `cavity.distributed.computed` with its client;
+    map_unordered: works units out elsewhere, such as `cavity.distributed.map_unordered` with its client;
         the ledger is written here.
     """
     target = default_folder(experiment.name, config) if folder is None else Path(folder)
@@ -129,7 +129,9 @@ def run(
         try:
             work = partial(timed, experiment.run_unit, config)
             here = ((number, work(unit)) for number, unit in enumerate(announced(missing, progress)))
-            found = here if computed is None else computed(work, missing, names=[unit.name for unit in missing])
+            found = (
+                here if map_unordered is None else map_unordered(work, missing, names=[unit.name for unit in missing])
+            )
             for number, (result, seconds) in found:
                 unit = missing[number]
                 ledger.append(unit, result, seconds)

@@ -23,7 +23,7 @@ from cavity.reports import Table, UnitProgress, show
 from cavity_reproductions.base import QUICK_CODE, Config
 from cavity_reproductions.record import record_page
 from cavity_reproductions.registry import REGISTRY
-from cavity_reproductions.runner import Computed, Interrupted, run
+from cavity_reproductions.runner import Interrupted, MapUnordered, run
 
 RECORD = "record.md"
 #: for the compiler: quick runs compile more than they run, and code that is made quickly halves their time
@@ -45,18 +45,20 @@ def run_series(
     folder: Path,
     console: Console,
     processes: int = 1,
-    computed: Computed | None = None,
+    map_unordered: MapUnordered | None = None,
 ) -> list[Ended]:
     """Run the experiments named, each in its own folder below `folder`, then write the record.
 
-    processes: how many run at a time. What is in the ledgers is not run again. computed: as for `run`, one at a time.
+    processes: how many run at a time. map_unordered: as for `run`, one at a time. What is in the ledgers is not run again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ended: list[Ended] = []
     with UnitProgress("experiments", len(names), 0, console) as progress:
-        one_by_one = processes == 1 or computed is not None
+        one_by_one = processes == 1 or map_unordered is not None
         endings = (
-            in_turn(names, config, folder, computed) if one_by_one else side_by_side(names, config, folder, processes)
+            in_turn(names, config, folder, map_unordered)
+            if one_by_one
+            else side_by_side(names, config, folder, processes)
         )
         try:
             for each in endings:
@@ -74,10 +76,10 @@ def run_series(
     return ended
 
 
-def in_turn(names: Sequence[str], config: Config, folder: Path, computed: Computed | None) -> Generator[Ended]:
+def in_turn(names: Sequence[str], config: Config, folder: Path, map_unordered: MapUnordered | None) -> Generator[Ended]:
     """One at a time, in this process."""
     for name in names:
-        yield run_one(name, config, folder, computed)
+        yield run_one(name, config, folder, map_unordered)
 
 
 def side_by_side(names: Sequence[str], config: Config, folder: Path, processes: int) -> Generator[Ended]:
@@ -101,11 +103,11 @@ def set_up(config: Config, processes: int) -> None:
         os.environ.setdefault("XLA_FLAGS", QUICK_COMPILATION)
 
 
-def run_one(name: str, config: Config, folder: Path, computed: Computed | None = None) -> Ended:
+def run_one(name: str, config: Config, folder: Path, map_unordered: MapUnordered | None = None) -> Ended:
     """One experiment of the registry; an error becomes its sentence."""
     began = time.perf_counter()
     try:
-        record = run(REGISTRY[name], config, folder / name, quiet=True, computed=computed)
+        record = run(REGISTRY[name], config, folder / name, quiet=True, map_unordered=map_unordered)
     except Interrupted:
         raise KeyboardInterrupt from None
     except Exception as error:

@@ -1,6 +1,6 @@
 """Clients: the user's own, used and left alone, or a cluster of processes on this machine, started and closed again.
 
-`map`, `computed` and `infer_all` do independent pieces of work on their workers: results in order, failures named,
+`map`, `map_unordered` and `infer_all` do independent pieces of work on their workers: results in order, failures named,
 nothing lost to a kill.
 """
 
@@ -69,7 +69,7 @@ def local_client(workers: int | None = None) -> Iterator[Client]:
         yield client
 
 
-def connected(address: str) -> Client:
+def connect(address: str) -> Client:
     """A client of the scheduler at an address, to be closed by the caller.
 
     Args:
@@ -85,7 +85,7 @@ def connected(address: str) -> Client:
         >>> from distributed import Client
         >>> from cavity import distributed
         >>> with Client(processes=False, dashboard_address=":0") as own:
-        ...     with distributed.connected(own.scheduler.address) as client:
+        ...     with distributed.connect(own.scheduler.address) as client:
         ...         client.submit(sum, [1, 2]).result()
         3
     """
@@ -136,7 +136,7 @@ class Failure(RuntimeError):
         super().__init__(f"{name}: {type(error).__name__}: {error}")
 
 
-def computed(
+def map_unordered(
     function: Callable[..., Any], items: Iterable[Any], client: Client, names: Sequence[str] | None = None
 ) -> Iterator[tuple[int, Any]]:
     """(number, result) of `function(item)` as they are finished, in any order.
@@ -160,7 +160,7 @@ def computed(
         >>> from distributed import Client
         >>> from cavity import distributed
         >>> with Client(processes=False, dashboard_address=":0") as client:
-        ...     sorted(distributed.computed(lambda x: x**2, [1.0, 2.0, 3.0], client))
+        ...     sorted(distributed.map_unordered(lambda x: x**2, [1.0, 2.0, 3.0], client))
         [(0, 1.0), (1, 4.0), (2, 9.0)]
     """
     # A JAX array would be unpacked outside the scope of double precision, and rounded.
@@ -213,7 +213,7 @@ def map(
     """
     items = list(items)
     with client_or_local(client) as own:
-        found = dict(computed(function, items, own, names))
+        found = dict(map_unordered(function, items, own, names))
     return [found[number] for number in range(len(items))]
 
 

@@ -35,7 +35,7 @@ Tilted = Callable[[Any, np.ndarray, np.ndarray, jax.Array], Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioned(GaussianResult):
-    """q(w) from partitions, with the account of the run. Made by `partitioned`.
+    """q(w) from partitions, with the account of the run. Made by `infer_partitions`.
 
     Attributes:
         status: why it ended.
@@ -60,7 +60,7 @@ class Partitioned(GaussianResult):
         ...     return posterior @ (inverse @ mean + np.sum(shard)), posterior
         >>> prior = np.zeros(1), np.eye(1)
         >>> with Client(processes=False, dashboard_address=":0") as client:
-        ...     found = distributed.partitioned(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
+        ...     found = distributed.infer_partitions(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
         >>> found.mean.round(3), found.covariance.round(3), found.noise
         (array([1.5]), array([[0.25]]), 0.0)
     """
@@ -134,7 +134,7 @@ def naturals_from_draws(found: Any, d: int) -> tuple[np.ndarray, float]:
 
 
 @float64
-def partitioned(
+def infer_partitions(
     prior: tuple[Any, Any],
     shards: Sequence[Any],
     *,
@@ -182,7 +182,7 @@ def partitioned(
         ...     return posterior @ (inverse @ mean + np.sum(shard)), posterior
         >>> prior = np.zeros(1), np.eye(1)
         >>> with Client(processes=False, dashboard_address=":0") as client:
-        ...     found = distributed.partitioned(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
+        ...     found = distributed.infer_partitions(prior, [[1.0, 2.0], [3.0]], tilted=tilted, client=client)
         >>> str(found.status), found.mean.round(3)
         ('converged', array([1.5]))
     """
