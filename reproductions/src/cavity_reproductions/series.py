@@ -49,7 +49,7 @@ def run_series(
 ) -> list[Ended]:
     """Run the experiments named, each in its own folder below `folder`, then write the record.
 
-    processes: how many run at a time. map_unordered: as for `run`, one at a time. What is in the ledgers is not run again.
+    processes: how many run at a time. map_unordered: as for `run`, one at a time. Nothing in the ledgers is run again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ended: list[Ended] = []
