@@ -222,7 +222,7 @@ def picture(case: Case, solutions: Solutions) -> Any:
     """Residuals sweep by sweep, beside the answers."""
     sheet, ((left, right),) = figures.figure(1, 2, width=11.0, height=4.4)
     for place, (name, solution) in enumerate(solutions.items()):
-        if name == "Auto":  # its rungs have residuals of their own
+        if name == "Auto":  # its attempts have residuals of their own
             continue
         residuals = np.clip(solution.residuals[:SWEEPS], LOWEST, HIGHEST)
         residuals[np.isinf(solution.residuals[:SWEEPS])] = INFINITE
@@ -244,8 +244,8 @@ def main(folder: Path) -> None:
         case = make()
         solutions = solve(case.problem)
         print(f"\n{case.title}", *table(case, solutions), sep="\n")
-        for rung in solutions["Auto"].rungs:
-            print(f"  {rung.method}: {rung.reason or rung.status}")
+        for attempt in solutions["Auto"].attempts:
+            print(f"  {attempt.method}: {attempt.reason or attempt.status}")
         figures.save(picture(case, solutions), folder / f"{name}.png", dpi=110)
 
 

@@ -17,18 +17,18 @@ EASY = cv.models.clutter(draw_clutter(0, 20))
 def test_where_ep_works_it_is_ep():
     plain, auto = cv.infer(EASY, cv.EP()), cv.infer(EASY)
     np.testing.assert_array_equal(auto.sites[0], plain.sites[0])
-    assert auto.sweeps == plain.sweeps and [rung.reason for rung in auto.rungs] == [""]
-    assert str(auto.method) == "EP" and auto.rungs[0].status == "converged"
+    assert auto.sweeps == plain.sweeps and [attempt.reason for attempt in auto.attempts] == [""]
+    assert str(auto.method) == "EP" and auto.attempts[0].status == "converged"
 
 
 @pytest.mark.parametrize("problem", HARD)
 def test_where_ep_fails_it_finds_a_fixed_point_and_says_how(problem):
     solution = cv.infer(problem)
     assert solution.status == "converged" and scalar_mismatch(problem, solution) <= 1e-7
-    *left, last = solution.rungs
-    assert last.reason == "" and all(rung.reason for rung in left)
-    assert solution.sweeps == sum(rung.sweeps for rung in solution.rungs)
-    assert all(rung.reason in str(solution) for rung in left)
+    *left, last = solution.attempts
+    assert last.reason == "" and all(attempt.reason for attempt in left)
+    assert solution.sweeps == sum(attempt.sweeps for attempt in solution.attempts)
+    assert all(attempt.reason in str(solution) for attempt in left)
 
 
 def only_sweeps(monkeypatch):
@@ -44,7 +44,7 @@ def test_other_fixed_points_are_named_as_such(monkeypatch):
     assert solution.status == "converged_restricted" and scalar_mismatch(problem, solution) > 1e-4
     refused = cv.infer(problem, cv.Auto(compromise=False))
     assert not refused.converged and np.isfinite(refused.log_evidence)
-    mismatches = [rung.mismatch for rung in refused.rungs if np.isfinite(rung.mismatch)]
+    mismatches = [attempt.mismatch for attempt in refused.attempts if np.isfinite(attempt.mismatch)]
     assert float(refused.mismatch) == min(mismatches)
 
 
@@ -56,24 +56,24 @@ def test_nothing_is_climbed_where_nobody_waits_or_nothing_is_integrated():
             raise KeyboardInterrupt
 
     stopped = cv.infer(problem, callback=interrupt)
-    assert stopped.status == "interrupted" and len(stopped.rungs) == 1 and stopped.sweeps == 3
+    assert stopped.status == "interrupted" and len(stopped.attempts) == 1 and stopped.sweeps == 3
     late = cv.infer(problem, max_seconds=1e-9)
-    assert late.status == "time_budget" and len(late.rungs) == 1
+    assert late.status == "time_budget" and len(late.attempts) == 1
     broken = cv.factors.from_log_density(lambda theta, y: jnp.where(y > 0, -(theta**2), jnp.nan))
     lost = cv.infer(cv.models.posterior(broken, np.array([1.0, -1.0])))
-    assert lost.status == "nonfinite_factor" and len(lost.rungs) == 1
+    assert lost.status == "nonfinite_factor" and len(lost.attempts) == 1
 
 
 def test_a_watched_run_makes_the_same_sweeps():
     """Patience is a matter of sweeps, not of the clock or of who listens."""
     unwatched, watched = cv.infer(HARD[0]), cv.infer(HARD[0], callback=lambda _: None)
-    assert [rung[:3] for rung in watched.rungs] == [rung[:3] for rung in unwatched.rungs]
-    assert len(watched.rungs) > 1 and watched.mean == unwatched.mean
+    assert [attempt[:3] for attempt in watched.attempts] == [attempt[:3] for attempt in unwatched.attempts]
+    assert len(watched.attempts) > 1 and watched.mean == unwatched.mean
 
 
 def test_an_interrupted_rung_ends_the_climb(monkeypatch):
     """In the double loop as in sweeps; what is handed back is the best state of EP's own."""
-    monkeypatch.setattr(ladder.Climb, "polish", lambda self, solution: None)
+    monkeypatch.setattr(ladder.LadderRun, "polish", lambda self, solution: None)
     monkeypatch.setattr(convergent, "newton", lambda *args: None)
 
     def interrupt(solution):
@@ -82,7 +82,7 @@ def test_an_interrupted_rung_ends_the_climb(monkeypatch):
 
     problem = next(problem for problem in HARD if not cv.infer(problem, cv.EP(damping=0.5)).converged)
     stopped = cv.infer(problem, callback=interrupt)
-    assert stopped.status == "interrupted" and stopped.rungs[-1].method.startswith("ConvergentEP")
+    assert stopped.status == "interrupted" and stopped.attempts[-1].method.startswith("ConvergentEP")
     assert isinstance(stopped.method, cv.Method) and np.isfinite(stopped.log_evidence)
 
 

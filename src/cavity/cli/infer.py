@@ -181,7 +181,7 @@ def approximated(
     proper = all(np.isfinite(own).all() for own in marginals) and np.isfinite(solution.log_evidence)
     if status == Status.IMPROPER_POSTERIOR or not proper:
         raise ValueError(f"There is no result: {status}. {status.sentence} Another --approximation may do better.")
-    left = "".join(f"{rung.method}: {rung.reason}. " for rung in solution.rungs if rung.reason)
+    left = "".join(f"{attempt.method}: {attempt.reason}. " for attempt in solution.attempts if attempt.reason)
     ending = (
         f"{left}{str(status).replace('_', ' ')} after {int(solution.sweeps)} sweeps, "
         f"mismatch {float(solution.mismatch):.1e}. {status.sentence}"

@@ -69,7 +69,7 @@ def infer(
     """Approximate the posterior of `problem` by `method`, `Auto()` if none is named: EP, and what helps where it fails.
 
     May be called inside `jax.vmap`, `jax.jit` and `jax.jvp`. Where its numbers are traced nothing is timed, no callback
-    is made, `Auto` is its first rung alone, plain EP, and the result is a bare `Solution`. A keyboard interruption
+    is made, `Auto` is its first method alone, plain EP, and the result is a bare `Solution`. A keyboard interruption
     returns the last complete sweep, with status `interrupted`.
 
     Args:

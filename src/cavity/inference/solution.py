@@ -14,7 +14,7 @@ from cavity.inference._visit import Report, State, deletion, gather, propose
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
 from cavity.inference.problem import Problem
-from cavity.inference.status import CODES, Result, Rung, Status
+from cavity.inference.status import CODES, Attempt, Result, Status
 from cavity.inference.update_rule import UpdateRule
 from cavity.posteriors.base import Posterior
 
@@ -48,7 +48,7 @@ class Solution(Result):
         memory: what the projection remembers of every site, by group; of relaxed EP the strengths of relaxation.
         moments: what the moments strategies had learned, by group; empty where they do not learn.
         method: the method that answered; as text, its words.
-        rungs: what an `Auto` run tried, and why it climbed.
+        attempts: what an `Auto` run tried, and why it fell back.
 
     Examples:
         >>> import cavity as cv
@@ -79,7 +79,7 @@ class Solution(Result):
     memory: tuple[Any, ...] = ()
     moments: tuple[Any, ...] = ()
     method: Any = None
-    rungs: tuple[Rung, ...] = static(default=())
+    attempts: tuple[Attempt, ...] = static(default=())
 
     @property
     def status(self) -> Any:  # type: ignore[override]
@@ -263,7 +263,7 @@ class Solution(Result):
     def __str__(self) -> str:
         if is_traced(self.code) or np.ndim(self.code) > 0:
             return f"Solution of {np.shape(self.code)} problems"
-        left = "".join(f"{rung.method}: {rung.reason}. " for rung in self.rungs if rung.reason)
+        left = "".join(f"{attempt.method}: {attempt.reason}. " for attempt in self.attempts if attempt.reason)
         return (
             f"{left}{self.status} after {int(self.sweeps)} sweeps, mismatch {float(self.mismatch):.1e}, "
             f"log evidence {float(self.log_evidence):.6g}. {self.status.sentence}"

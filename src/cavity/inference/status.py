@@ -105,8 +105,8 @@ class Result:
         return np.isin(self.status, FIXED_POINTS)
 
 
-class Rung(NamedTuple):
-    """One method an `Auto` run tried, of `Solution.rungs`.
+class Attempt(NamedTuple):
+    """One method an `Auto` run tried, of `Solution.attempts`.
 
     Attributes:
         method: in words.
@@ -119,7 +119,7 @@ class Rung(NamedTuple):
     Examples:
         >>> import cavity as cv
         >>> solution = cv.infer(cv.models.truncation(0.0, 1.0, lower=0.0), cv.Auto())
-        >>> [(rung.method, rung.status, rung.reason) for rung in solution.rungs]
+        >>> [(attempt.method, attempt.status, attempt.reason) for attempt in solution.attempts]
         [('EP', 'converged', '')]
     """
 

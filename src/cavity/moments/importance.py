@@ -87,12 +87,12 @@ class Importance(Moments):
             log_w += jax.vmap(lambda one: family.log_density(cavity, one) - self.proposal.log_density(one))(x)
         # Of a density that is NaN or +∞ somewhere nothing can be said.
         unknown = jnp.any(jnp.isnan(log_w) | (log_w == jnp.inf))
-        total = jnp.where(unknown, jnp.nan, jax.nn.logsumexp(log_w))
+        total = jnp.where(unknown, -jnp.inf, jax.nn.logsumexp(log_w))
         found = proper & (total > -jnp.inf)
         weights = jnp.where(found, jnp.exp(log_w - jnp.where(found, total, 0.0)), 0.0)
         ess = jnp.where(found, 1.0 / jnp.where(found, jnp.sum(weights**2), 1.0), 0.0)
         error = jnp.where(found, jnp.sqrt(jnp.maximum(1.0 / ess - 1.0 / self.draws, 0.0)), jnp.inf)
-        log_z = jnp.where(found | unknown, total - jnp.log(self.draws), -jnp.inf)
+        log_z = jnp.where(found, total - jnp.log(self.draws), -jnp.inf)
         stats, site = match(family, cavity, x, weights)
         return Tilted(log_z, stats, site), {"ess": ess, "error": error}
 

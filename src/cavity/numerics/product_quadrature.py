@@ -60,7 +60,7 @@ def normalise(log_terms: jax.Array) -> tuple[jax.Array, jax.Array]:
 def integrate_product(
     log_t: LogDensity, log_p: LogDensity, dimension: int, order: int, reach: float = REACH
 ) -> Integral:
-    """∫ t(z) p(z) dz for z of length `dimension`; log Z is NaN where t is NaN or +∞ and it may matter.
+    """∫ t(z) p(z) dz for z of length `dimension`; log Z is −inf where t is NaN or +∞ and it may matter.
 
     order: 4k + 1 points per axis.
 

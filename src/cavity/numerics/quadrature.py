@@ -12,8 +12,8 @@ Errors are weighed by max(1, (u − mean)²/variance) with the running mean and 
 for the second moment too. A caller may name further functions G (`tests`) whose ∫ G f is to be resolved relative to
 ∫ |G| f, however small that is compared with ∫ f.
 
-A factor of which nothing is known at some point, NaN or +∞, makes the integral NaN, unless it could not matter: with a
-factor as large as where the mass is, that point would have less than exp(NEGLIGIBLE) of the density.
+A factor of which nothing is known at some point, NaN or +∞, leaves nothing known of the integral, unless it could not
+matter: with a factor as large as where the mass is, that point would have less than exp(NEGLIGIBLE) of the density.
 
 What can be missed: mass that no point of the starting grid sees, i.e. a spike narrower than the spacing of points
 (0.05 within 8 units of 0, then |u|/5) whose flanks lie below a broader background, or narrow bounded support
@@ -73,8 +73,8 @@ EVALUATIONS = ORDER * (BATCH * (-(-(len(EDGES) - 1) // BATCH) + ROUNDS) + CAPACI
 class Integral(NamedTuple):
     """nodes: points u. log_weights: log of each point's share of the integral. error: relative, estimated.
 
-    Where no mass was found log_z = −inf, all log_weights = −inf and error = inf; log_z = NaN where the factor is not
-    known somewhere that matters.
+    Where no mass was found, or the factor is not known somewhere that matters, log_z = −inf, all log_weights = −inf and
+    error = inf.
     """
 
     nodes: jax.Array
@@ -143,7 +143,7 @@ def known_product(log_t: LogDensity, log_p: LogDensity) -> Callable[[jax.Array],
 
 
 def with_unknown(log_z: jax.Array, log_t: jax.Array, log_weights: jax.Array, log_unknown: jax.Array) -> jax.Array:
-    """log Z; NaN where the factor is not known at a point that may matter.
+    """log Z; −inf where the factor is not known at a point that may matter.
 
     Args:
         log_z: −inf where nothing was found.
@@ -153,13 +153,13 @@ def with_unknown(log_z: jax.Array, log_t: jax.Array, log_weights: jax.Array, log
     """
     top = jnp.max(jnp.where((log_weights > NEGLIGIBLE) & jnp.isfinite(log_t), log_t, -jnp.inf))
     matters = (log_unknown > -jnp.inf) & ((log_z == -jnp.inf) | (log_unknown + top > log_z + NEGLIGIBLE))
-    return jnp.where(matters, jnp.nan, log_z)
+    return jnp.where(matters, -jnp.inf, log_z)
 
 
 def integrate(
     log_t: LogDensity, log_p: LogDensity, tests: Tests = no_tests, landmarks: jax.Array | None = None
 ) -> Integral:
-    """∫ t(u) p(u) du for scalar functions; log Z is NaN where t is NaN or +∞ and it may matter.
+    """∫ t(u) p(u) du for scalar functions; log Z is −inf where t is NaN or +∞ and it may matter.
 
     tests: functions G_j(u) as (log |G_j|, sign); ∫ G_j f is resolved too. Where they are not finite they count as 0.
     landmarks: points u (any number, fixed) where f is sharp.

@@ -76,7 +76,7 @@ def answer(known: Known, form: str) -> dict[str, Any]:
     errors = distances(found.marginals, known)
     return report | {
         "status": str(found.status),
-        "plain EP": found.rungs[0].status,
+        "plain EP": found.attempts[0].status,
         "sweeps": int(found.sweeps),
         "seconds": seconds,
         "mean": errors.mean(),
@@ -153,8 +153,8 @@ def summarise(results: Results, config: Config) -> Outcome:
     note = (
         "Error of a marginal: total variation distance; mean and largest over the variables not observed, of the last "
         f"state also where a run did not settle. Method: cavity.Auto(), {LIMIT:g} seconds at most; plain EP: how its "
-        f"first rung ended; timed out: killed {START:g} seconds later, mostly while compiling. Seconds are cold: a new "
-        "process compiles without optimisation, on two shared cores. "
+        f"first attempt ended; timed out: killed {START:g} seconds later, mostly while compiling. Times are cold: new "
+        "processes compile without optimisation, on two shared cores. "
         "The competition's answers (uai, except the small grids) have six digits: errors of marginals below 1e-6, "
         f"and of log Z below 1e-5 of its size, are theirs. Clusters: of {CLUSTER} variables, grown along edges, the "
         "factors between two clusters joined; tried where all factors are of two binary variables at most."

@@ -21,7 +21,7 @@ from cavity.inference.methods.sweeps import EP, PowerEP, RelaxedEP, RestrictedEP
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import InOrder, Schedule, Shuffled
 from cavity.inference.solution import Solution
-from cavity.inference.status import Rung, Status
+from cavity.inference.status import Attempt, Status
 
 #: sweeps before which no run is given up, and sweeps over which progress is judged
 GRACE, WINDOW = 24, 8
@@ -29,7 +29,7 @@ GRACE, WINDOW = 24, 8
 WORTH = 40
 #: how a run ends that no other method can mend: nothing can be integrated, or the caller has stopped waiting
 FINAL = (Status.NONFINITE_FACTOR, Status.UNSURE_FACTOR, Status.INTERRUPTED, Status.TIME_BUDGET)
-#: step and sweeps of the second rung
+#: step and sweeps of the first fallback
 DAMPING, DAMPED_SWEEPS = 0.5, 200
 #: step and sweeps where no equations can be solved and no cavity is ever improper
 SHORT_STEP, SHORT_SWEEPS = 0.2, 500
@@ -51,21 +51,21 @@ def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
 
 
 @dataclasses.dataclass
-class Climb:
+class LadderRun:
     """One way up the ladder: what was tried and how it went. best: the state of EP's own sweeps that agrees best."""
 
     problem: Problem
     first: Sweeps
     key: jax.Array
     limits: Limits
-    rungs: list[Rung] = dataclasses.field(default_factory=list)
+    attempts: list[Attempt] = dataclasses.field(default_factory=list)
     made: int = 0
     best: Solution | None = None
 
     def attempt(
         self, method: Method, init: Start | None, origin: str = "", patient: bool = False, own: bool = False
     ) -> Solution:
-        """A rung: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
+        """One attempt: sweeps are counted on, and unless `patient` are given up when they lead nowhere.
 
         Sites of many copies take short steps and creep: they are not given up.
         origin: words for where it begins. own: whether these are EP's own sweeps.
@@ -90,10 +90,10 @@ class Climb:
         return found
 
     def record(self, name: str, found: Solution | None, began: float) -> None:
-        """Put the outcome of a rung on record, and in words why it was left for the next."""
+        """Put the outcome of an attempt on record, and in words why it was left for the next."""
         seconds = time.perf_counter() - began
         if found is None:
-            self.rungs.append(Rung(name, "", 0, float("nan"), seconds, "did not lead to a fixed point"))
+            self.attempts.append(Attempt(name, "", 0, float("nan"), seconds, "did not lead to a fixed point"))
             return
         sweeps, mismatch, left = int(found.sweeps), float(found.mismatch), ""
         if found.status is Status.SITES_SKIPPED:
@@ -105,7 +105,7 @@ class Climb:
             before = np.min(residuals[-2 * WINDOW : -WINDOW], initial=np.inf)
             manner = "came nearer too slowly" if recent < 0.5 * before < np.inf else "did not come nearer"
             left = f"{manner}, mismatch {mismatch:.1e} after {sweeps} sweeps"
-        self.rungs.append(Rung(name, str(found.status), sweeps, mismatch, seconds, left))
+        self.attempts.append(Attempt(name, str(found.status), sweeps, mismatch, seconds, left))
         self.made += sweeps
 
     def polish(self, solution: Solution) -> Solution | None:
@@ -139,32 +139,32 @@ def sites_of(solution: Solution) -> tuple[jax.Array, ...]:
     return jax.tree.map(partial(jnp.array, dtype=float, copy=True), tuple(solution.sites))
 
 
-def later_rungs(climb: Climb, plain: Solution, compromise: bool) -> Iterator[Solution | None]:
-    """Rungs after the first, `plain`: those whose fixed points are EP's, then, as a compromise, those of others."""
-    tol = climb.first.tol
-    yield climb.polish(plain)
+def fallbacks(run: LadderRun, plain: Solution, compromise: bool) -> Iterator[Solution | None]:
+    """Methods after the first, `plain`: those whose fixed points are EP's, then, as a compromise, those of others."""
+    tol = run.first.tol
+    yield run.polish(plain)
     # Sites that are too many to be visited one by one keep the order their problem gives them.
-    order = Shuffled() if isinstance(climb.problem.schedule, InOrder) else None
-    slow = climb.attempt(EP(schedule=order, damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=tol), None, own=True)
+    order = Shuffled() if isinstance(run.problem.schedule, InOrder) else None
+    slow = run.attempt(EP(schedule=order, damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=tol), None, own=True)
     yield slow
-    yield climb.polish(slow)
-    yield from climb.minimise()
-    if not can_solve(climb.problem) and all(group.family.cavities_proper for group in climb.problem.groups):
-        # Nothing is improper and no other rung is left: short steps, without losing patience.
+    yield run.polish(slow)
+    yield from run.minimise()
+    if not can_solve(run.problem) and all(group.family.cavities_proper for group in run.problem.groups):
+        # Nothing is improper and no other fallback is left: short steps, without losing patience.
         shorter = EP(schedule=order, damping=SHORT_STEP, max_sweeps=SHORT_SWEEPS, tol=tol)
-        yield climb.attempt(shorter, Start(sites_of(slow)), patient=True, own=True)
+        yield run.attempt(shorter, Start(sites_of(slow)), patient=True, own=True)
     if compromise:
-        yield from other_fixed_points(climb)
+        yield from other_fixed_points(run)
 
 
-def other_fixed_points(climb: Climb) -> Iterator[Solution]:
-    """Rungs that end somewhere else; with the last of them there is nothing to lose patience for."""
-    tol = climb.first.tol
+def other_fixed_points(run: LadderRun) -> Iterator[Solution]:
+    """Fallbacks with fixed points of their own; with the last of them there is nothing to lose patience for."""
+    tol = run.first.tol
     relaxed = [RelaxedEP(c, tol=tol, max_sweeps=RELAXED_SWEEPS) for c in WEIGHTS]
     for method in (*relaxed, RestrictedEP(tol=tol)):
         try:
-            method.check(climb.problem)
-            yield climb.attempt(method, None, patient=method not in relaxed)
+            method.check(run.problem)
+            yield run.attempt(method, None, patient=method not in relaxed)
         except TypeError:  # a family or factor that this projection does not know
             continue
 
@@ -184,7 +184,7 @@ class Ladder(Method):
 
     @property
     def tol(self) -> float:  # type: ignore[override]
-        """Bound on the moment mismatch, the same on every rung."""
+        """Bound on the moment mismatch, the same for every attempt."""
         return self.first.tol
 
     @property
@@ -199,24 +199,24 @@ class Ladder(Method):
 
     def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
         """The first fixed point found; the best state of EP's own kind where there is none, with its own status."""
-        began, climb = time.perf_counter(), Climb(problem, self.first, key, limits)
+        began, run = time.perf_counter(), LadderRun(problem, self.first, key, limits)
         answer, stopped = None, None
         try:
-            plain = climb.attempt(self.first, init, own=True)
-            for found in chain((plain,), later_rungs(climb, plain, self.compromise)):
+            plain = run.attempt(self.first, init, own=True)
+            for found in chain((plain,), fallbacks(run, plain, self.compromise)):
                 if found is not None and (found.converged or found.status in FINAL):
                     answer, stopped = found if found.converged else None, found.status
                     break
         except KeyboardInterrupt:  # between two sweeps, or where there are none
-            if climb.best is None:
+            if run.best is None:
                 raise
             stopped = Status.INTERRUPTED
-        answer = climb.best if answer is None else answer
+        answer = run.best if answer is None else answer
         assert answer is not None
         if stopped is not None and stopped in FINAL:
             answer = answer.ended(stopped)
-        changes: dict[str, Any] = {"rungs": tuple(climb.rungs), "sweeps": np.asarray(climb.made)}
-        if len(climb.rungs) > 1:
+        changes: dict[str, Any] = {"attempts": tuple(run.attempts), "sweeps": np.asarray(run.made)}
+        if len(run.attempts) > 1:
             changes["seconds"] = np.asarray(time.perf_counter() - began)
         return dataclasses.replace(answer, **changes)
 
@@ -234,7 +234,7 @@ def Auto(
 
     EP → EP shuffled and damped → the double loop from a Power EP solution, each finished by Newton's method where that
     helps: these have the same fixed points, status `converged`. Then relaxed EP (`converged_relaxed`), restricted EP
-    (`converged_restricted`), which have others. `solution.rungs` says what was tried and why it was left.
+    (`converged_restricted`), which have others. `solution.attempts` says what was tried and why it was left.
 
     Args:
         schedule: the order in which sites are visited, such as `cavity.Parallel()`; None leaves it to the problem.

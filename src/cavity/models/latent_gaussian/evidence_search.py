@@ -281,7 +281,7 @@ def feasible_start(search: EvidenceSearch, start: np.ndarray, bounds: np.ndarray
 def ascend(
     search: EvidenceSearch, bounds: np.ndarray, start: np.ndarray
 ) -> tuple[list[dict[str, Any]], Evaluation | None]:
-    """History and best point of the climb from `start`. Climbs know nothing of each other and may be made anywhere."""
+    """History and best point of the ascent from `start`. Ascents are independent and may be made anywhere."""
     search = copy.copy(search)
     search.history, search.last, search.best = [], None, None
     first = feasible_start(search, np.clip(start, bounds[:, 0], bounds[:, 1]), bounds)
@@ -303,7 +303,7 @@ def maximise(
 ) -> Evaluation | None:
     """The best point found from `start` and from `restarts` further ones drawn uniformly within the bounds.
 
-    mapped: makes the climbs, `map` or what does the same elsewhere, such as `cavity.distributed.map`.
+    mapped: makes the ascents, `map` or what does the same elsewhere, such as `cavity.distributed.map`.
     """
     rng = np.random.default_rng(seed)
     points = [start, *(rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts))]

@@ -114,7 +114,7 @@ def run_stream(
 
 
 def stream_method(method: Method | None) -> Sweeps:
-    """The method as a stream runs it; of the default its first rung, EP."""
+    """The method as a stream runs it; of the default its first method, EP."""
     rule = rule_of(method)
     if rule.sweeps is None or rule.sweeps.projection.memory:
         raise ValueError(f"method must be EP(), PowerEP(...), RestrictedEP() or ADF() for a stream; found {rule}.")
