@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from cavity.discrete.approx.approximate import Approximation, DiscreteSolution, approximate
 from cavity.discrete.approx.filtering import Filtered, boyen_koller
-from cavity.discrete.approx.forests import tree_by_tree
 from cavity.discrete.approx.suggest import Suggestion, suggest
+from cavity.discrete.approx.tree_schedule import tree_by_tree
 from cavity.discrete.graph import TableGraph
 from cavity.discrete.io import converters
 from cavity.discrete.io.bif import parse_bif

@@ -138,8 +138,8 @@ def measure_state(problem: Problem, method: UpdateRule, state: State, key: jax.A
 
     Inlined into the programs that call it: it is traced once, however often one of them does.
     """
-    if problem.shortcut is not None and problem.shortcut.applies(problem, method):
-        return problem.shortcut.measure(problem, method, state)
+    if problem.sweep_kernel is not None and problem.sweep_kernel.applies(problem, method):
+        return problem.sweep_kernel.measure(problem, method, state)
     found = []
     for number, group in enumerate(problem.groups):
         # Batches of one length: a shorter last one would be compiled apart.
@@ -251,7 +251,7 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
 
 def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
     """One sweep, by the problem's own kernel where it has one for this method."""
-    kernel = problem.shortcut
+    kernel = problem.sweep_kernel
     if kernel is not None and kernel.applies(problem, method):
         return kernel.sweep_while(problem, method, state, lambda now: now.sweep == state.sweep)
     return sweep(problem, method, key, state)
@@ -280,7 +280,7 @@ def advance(
     The mismatch met while visiting is free but belongs to states on the way. Only when it has settled is the state
     itself measured, and if that disagrees the sweeps go on.
     """
-    kernel = problem.shortcut
+    kernel = problem.sweep_kernel
 
     def unfinished(carry: tuple[State, Report]) -> jax.Array:
         return ~carry[0].finished & (carry[0].sweep < last_sweep)

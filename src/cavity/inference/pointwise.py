@@ -34,7 +34,7 @@ def log_terms(problem: Problem, x: Any) -> tuple[jax.Array, ...]:
 
     def of_group(group: Any) -> jax.Array:
         index = jnp.arange(group.size)
-        seen = problem.posterior.seen(problem.prior, group.scope, index, x)
+        seen = problem.posterior.factor_arguments(problem.prior, group.scope, index, x)
         if isinstance(seen, tuple) and not isinstance(group.family, Product):
             (seen,) = seen  # a factor of one variable sees its value, one of several a tuple
         return jax.vmap(group.factor.log_density)(seen, jax.tree.map(jnp.asarray, group.data))

@@ -108,7 +108,7 @@ class Problem:
         groups: the sites, one group for every kind of factor.
         posterior: how q is stored, one of `cavity.posteriors`.
         schedule: the order in which a method that names none visits the sites.
-        shortcut: a faster way to make sweeps, where there is one.
+        sweep_kernel: a faster way to make sweeps, where there is one.
         names: a checksum of what the model calls its variables, and in which order, by which it knows its solutions
             again; None where there is no model.
 
@@ -128,7 +128,7 @@ class Problem:
     groups: tuple[SiteGroup, ...]
     posterior: Posterior = static()
     schedule: Schedule = static(default=IN_ORDER)
-    shortcut: SweepKernel | None = static(default=None)
+    sweep_kernel: SweepKernel | None = static(default=None)
     names: Any = None
 
     def with_moments(self, moments: Moments) -> "Problem":

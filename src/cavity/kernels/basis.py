@@ -82,7 +82,7 @@ class Basis(ABC):
         """Refuse, in one sentence, a kernel this is no basis for, or points of that many columns."""
 
     @abstractmethod
-    def spanned(self, kernel: Kernel, X: jax.Array) -> Spanned:
+    def span(self, kernel: Kernel, X: jax.Array) -> Spanned:
         """a and r at points, for a kernel whose parameters may be traced."""
 
     @abstractmethod
@@ -113,13 +113,13 @@ class Basis(ABC):
 
 @jax.jit
 def compiled_spanned(basis: Basis, kernel: Kernel, X: jax.Array) -> Spanned:
-    return basis.spanned(kernel, X)
+    return basis.span(kernel, X)
 
 
 @jax.jit
 def compiled_spanned_pullback(basis: Basis, kernel: Kernel, X: jax.Array, pull: Spanned) -> tuple[jax.Array, Basis]:
     """One reverse pass (theta, basis) → (a, r)."""
-    _, back = jax.vjp(lambda theta, basis: basis.spanned(kernel.with_theta(theta), X), kernel.theta, basis)
+    _, back = jax.vjp(lambda theta, basis: basis.span(kernel.with_theta(theta), X), kernel.theta, basis)
     return back(pull)
 
 
@@ -157,7 +157,7 @@ class InducingInputs(Basis):
         if inputs.shape[1] != columns:
             raise ValueError(f"inputs must have {columns} columns, as X has; found {inputs.shape[1]}.")
 
-    def spanned(self, kernel: Kernel, X: jax.Array) -> Spanned:
+    def span(self, kernel: Kernel, X: jax.Array) -> Spanned:
         inner = kernel.matrix(jnp.asarray(self.inputs), None)
         lower = cholesky(inner + JITTER * jnp.mean(jnp.diagonal(inner)) * jnp.eye(self.width))
         rows = solve_triangular(lower, kernel.matrix(jnp.asarray(self.inputs), X)).T
@@ -237,7 +237,7 @@ class RandomFeatures(Basis):
                 f"the kernel; found shapes {shapes}."
             )
 
-    def spanned(self, kernel: Kernel, X: jax.Array) -> Spanned:
+    def span(self, kernel: Kernel, X: jax.Array) -> Spanned:
         rows = features(kernel, X, iter(self.frequencies))
         return Spanned(rows, jnp.zeros(X.shape[0]))
 

@@ -2,7 +2,7 @@
 
 Natural parameters of sites come in groups. A posterior can rebuild q from prior and sites (`refresh`, which the loop
 does after every sweep because the updates lose digits) and answers what part of q a site sees (`marginals`), and what
-of a value (`seen`).
+of a value (`factor_arguments`).
 
 Sites that are visited one after another go through *windows*: `begin` opens a pass over the sites in a given order,
 `open` takes out what the next few sites need, `local` and `absorb` work inside that window, `close` puts the outcome
@@ -145,7 +145,7 @@ class Posterior(ABC):
     def log_density(self, prior: Any, q: Q, x: Any) -> Float[Array, "..."]:
         """log q(x)."""
 
-    def seen(self, prior: Any, scope: Any, index: Int[Array, " sites"], x: Any) -> Any:
+    def factor_arguments(self, prior: Any, scope: Any, index: Int[Array, " sites"], x: Any) -> Any:
         """What sites `index` (a vector) of a group see of a value x, their factors' argument: one row per site."""
         raise TypeError(f"{type(self).__name__} does not say what its sites see of a value, so it cannot be checked.")
 

@@ -351,7 +351,7 @@ class DenseGaussian(WindowedPosterior):
     def log_density(self, prior: KernelPrior, q: Dense, x: Any) -> jax.Array:
         return blocked.gaussian_log_density(q.mean, blocked.symmetric_from_columns(q.covariance), x)
 
-    def seen(self, prior: KernelPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
+    def factor_arguments(self, prior: KernelPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
         return x[index]
 
     def coordinates(self, prior: KernelPrior, q: Dense) -> Coordinates:

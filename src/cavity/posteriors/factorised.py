@@ -166,6 +166,6 @@ class Factorised(Posterior):
             jnp.stack([jnp.sum(own.log_density(eta, value), axis=-1) for own, eta, value in triples]), axis=0
         )
 
-    def seen(self, prior: GraphPrior, scope: Reach, index: jax.Array, x: tuple[jax.Array, ...]) -> Any:
+    def factor_arguments(self, prior: GraphPrior, scope: Reach, index: jax.Array, x: tuple[jax.Array, ...]) -> Any:
         rows = prior.wires[scope.group][index]
         return tuple(x[number][rows[:, slot]] for slot, number in enumerate(scope.slots))

@@ -97,7 +97,7 @@ class Shared(Posterior):
     def log_density(self, prior: Any, q: jax.Array, x: Any) -> jax.Array:
         return self.family.log_density(q, x)
 
-    def seen(self, prior: Any, scope: Any, index: jax.Array, x: Any) -> Any:
+    def factor_arguments(self, prior: Any, scope: Any, index: jax.Array, x: Any) -> Any:
         part = x if scope is None or not isinstance(self.family, Product) else select_part(self.family, scope, x)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*index.shape, *jnp.shape(leaf))), part)
 

@@ -131,7 +131,7 @@ class TreePosterior(Posterior):
         states, _ = jax.lax.scan(row, start, (keys, prior.rows[::-1]))
         return states[:, :-2]
 
-    def seen(self, prior: TreePrior, scope: int, index: jax.Array, x: Any) -> Any:
+    def factor_arguments(self, prior: TreePrior, scope: int, index: jax.Array, x: Any) -> Any:
         raise TypeError(
             "the factors of a tree approximation lie along the tree and cannot be evaluated one by one: check the "
             "graph without it, infer(graph), or compare with cavity.exact(graph)."

@@ -128,7 +128,7 @@ class WeightGaussian(WindowedPosterior):
     def log_density(self, prior: WeightPrior, q: Weights, x: Any) -> jax.Array:
         return gaussian_log_density(q.mean, q.covariance, x)
 
-    def seen(self, prior: WeightPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
+    def factor_arguments(self, prior: WeightPrior, scope: Any, index: jax.Array, x: jax.Array) -> jax.Array:
         return prior.rows[index] @ x
 
     def coordinates(self, prior: WeightPrior, q: Weights) -> Coordinates:

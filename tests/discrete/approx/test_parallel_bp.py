@@ -19,7 +19,7 @@ METHODS = {
 
 def agree(graph, method):
     problem = graph.problem()
-    fast, slow = cv.infer(problem, method), cv.infer(dataclasses.replace(problem, shortcut=None), method)
+    fast, slow = cv.infer(problem, method), cv.infer(dataclasses.replace(problem, sweep_kernel=None), method)
     assert (fast.status, int(fast.sweeps), int(fast.evaluations)) == (
         slow.status,
         int(slow.sweeps),

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from cavity._core.precision import float64
-from cavity.discrete.approx.parallel_bp import InColumns
+from cavity.discrete.approx.parallel_bp import ParallelBP
 from cavity.discrete.approx.rewriting import Clustering, join_factors, join_variables
 from cavity.discrete.approx.tree import on_tree
 from cavity.discrete.graph import TableGraph, Variables, check_possible
@@ -166,7 +166,7 @@ def disconnected(graph: TableGraph) -> Problem:
         etas.append(jnp.asarray(np.concatenate([np.where(zero, 0.0, weights), zero], axis=1, dtype=float)))
     prior = GraphPrior(tuple(etas), tuple(map(jnp.asarray, wires)), jnp.asarray(graph.log_constant))
     schedule = Parallel() if sum(map(len, wires)) > ONE_BY_ONE else InOrder()
-    return Problem(prior, tuple(groups), Factorised(families), schedule=schedule, shortcut=InColumns())
+    return Problem(prior, tuple(groups), Factorised(families), schedule=schedule, sweep_kernel=ParallelBP())
 
 
 def pad_states(graph: TableGraph) -> TableGraph:

@@ -54,7 +54,7 @@ class GroupMessages(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InColumns(SweepKernel):
+class ParallelBP(SweepKernel):
     """Parallel sweeps, and measurements, of small tables over independent variables."""
 
     def applies(self, problem: Problem, method: UpdateRule) -> bool:

@@ -182,15 +182,15 @@ class VisitCounts(NamedTuple):
     """What a pass has met so far, summed over its chunks.
 
     largest: mismatch of the sites that have one; the others are counted. unmatched: all of them. improper: those whose
-    cavity is not a distribution. nonfinite: those whose factor gave no finite moments. given_up: sites of which the
-    projection gave up a constraint. shortened: steps that were halved.
+    cavity is not a distribution. nonfinite: those whose factor gave no finite moments. constraint_relaxed: sites of
+    which the projection gave up a constraint. shortened: steps that were halved.
     """
 
     largest: Any
     unmatched: Any
     improper: Any
     nonfinite: Any
-    given_up: Any
+    constraint_relaxed: Any
     shortened: Any
 
     @classmethod
@@ -287,14 +287,14 @@ class PassState:
         history = (*self.history, {"pass": self.stage, **record, "mismatch": largest, **wrong})
         if self.stage == "measure":
             ended = self.sweeps >= method.max_sweeps or max(largest, self.residuals[-1]) <= method.tol
-            return self.judged(method, history=history).entering("done" if ended else "sweep")
+            return self.with_report(method, history=history).entering("done" if ended else "sweep")
         # q made of this sweep's parts alone.
         totals = PassTotals(prior.plus(self.totals.fresh), NaturalSums.zero(len(prior.shift)), counts)
         slow = bool(self.residuals) and largest > SLOW * self.residuals[-1]
         residuals, sequential = (*self.residuals, largest), self.sequential or slow
         changed = {"totals": totals, "residuals": residuals, "sequential": sequential, "history": history}
         if method.single_pass:
-            return self.judged(method, **changed).entering("done")
+            return self.with_report(method, **changed).entering("done")
         measures = largest <= method.tol or len(residuals) >= method.max_sweeps
         return dataclasses.replace(self, **changed).entering("measure" if measures else "sweep")
 
@@ -308,11 +308,11 @@ class PassState:
         """At the beginning of a pass."""
         return dataclasses.replace(self, stage=stage, totals=self.totals._replace(counts=VisitCounts.zero()))
 
-    def judged(self, method: UpdateRule, **changed: Any) -> "PassState":
+    def with_report(self, method: UpdateRule, **changed: Any) -> "PassState":
         """With the mismatch of this pass as that of the state, and the status that what was met supports."""
         state = dataclasses.replace(self, **changed)
         counts, one = state.totals.counts, lambda value: (jnp.atleast_1d(value),)
-        given_up, improper, nonfinite = (one(n > 0) for n in (counts.given_up, counts.improper, counts.nonfinite))
-        report = Report(one(counts.mismatch), given_up, improper, nonfinite, (), ())
+        seen = (counts.constraint_relaxed, counts.improper, counts.nonfinite)
+        report = Report(one(counts.mismatch), *(one(n > 0) for n in seen), (), ())
         code = status_code(WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS)
         return dataclasses.replace(state, mismatch=counts.mismatch, status=CODES[int(code)])
