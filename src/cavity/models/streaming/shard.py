@@ -312,7 +312,8 @@ class PassState:
         """With the mismatch of this pass as that of the state, and the status that what was met supports."""
         state = dataclasses.replace(self, **changed)
         counts, one = state.totals.counts, lambda value: (jnp.atleast_1d(value),)
-        seen = (counts.constraint_relaxed, counts.improper, counts.nonfinite)
-        report = Report(one(counts.mismatch), *(one(n > 0) for n in seen), (), ())
+        some = (one(n > 0) for n in (counts.constraint_relaxed, counts.improper, counts.nonfinite))
+        relaxed, improper, nonfinite = some
+        report = Report(one(counts.mismatch), relaxed, improper, nonfinite, (), ())
         code = status_code(WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS)
         return dataclasses.replace(state, mismatch=counts.mismatch, status=CODES[int(code)])
