@@ -69,7 +69,8 @@ def rank_one_sweep(K, y):
 def sweeps(n=2000):
     X, y = data(n)
     with jax.enable_x64(True), one_blas_thread():
-        problem = cv.models.latent_gaussian(y=y, likelihood=cv.factors.Probit(), kernel_matrix=kernel_matrix(X))
+        model = cv.models.latent_gaussian(y=y, likelihood=cv.factors.Probit(), kernel_matrix=kernel_matrix(X))
+        problem = model.problem()
         K, key, method = problem.prior.covariance, jax.random.key(0), cv.EP(tol=1e-30, max_sweeps=50)
         product = jax.jit(lambda a: a @ a)
         state = _loop.initial_state(problem, method, None, key)

@@ -146,7 +146,7 @@ def time_size(n: int) -> None:
     warm = time.perf_counter() - began
     peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
     with jax.enable_x64(True):
-        k = jnp.asarray(problem.prior.covariance)
+        k = jnp.asarray(problem.problem().prior.covariance)
         moved = k + jnp.eye(n)
         product = timed(jnp.matmul, moved, k)
         factor = timed(cholesky, moved)

@@ -94,7 +94,7 @@ def test_coordinates_of_a_latent_gaussian(form):
     nu, tau = np.array([1.0, -0.5, 0.2]), np.array([0.5, -0.1, 2.0])
     weights = np.linalg.inv(np.linalg.inv(prior) + rows.T * tau @ rows)
     given = {"X": rows, "prior_variance": prior} if form == "weights" else {"kernel_matrix": rows @ prior @ rows.T}
-    problem = cv.models.latent_gaussian(y=np.ones(3), likelihood=cv.factors.Probit(), **given)
+    problem = cv.models.latent_gaussian(y=np.ones(3), likelihood=cv.factors.Probit(), **given).problem()
     q = problem.posterior.refresh(problem.prior, ((None, jnp.stack([nu, tau], axis=1)),))
     seen = np.eye(2) if form == "weights" else rows
     check_coordinates(problem, q, seen @ prior @ seen.T, seen @ weights @ rows.T @ nu, seen @ weights @ seen.T)

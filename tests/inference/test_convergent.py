@@ -61,7 +61,7 @@ def test_an_inner_maximum_on_the_border_of_proper_cavities(seed):
     x = rng.normal(size=16)
     kernel = 81.0 * np.exp(-0.5 * (x[:, None] - x) ** 2)
     labels = np.where(rng.random(16) < 0.2, -1.0, 1.0) * np.where(np.sin(2 * x) > 0, 1.0, -1.0)
-    problem = cv.models.latent_gaussian(labels, cv.factors.Probit(), kernel_matrix=kernel)
+    problem = cv.models.latent_gaussian(labels, cv.factors.Probit(), kernel_matrix=kernel).problem()
     found, _ = energies(problem, 1.0, 12)
     assert np.all(np.diff(found) < 0)
     settled, plain = cv.infer(problem, cv.ConvergentEP()), cv.infer(problem, cv.EP())

@@ -51,7 +51,7 @@ class Process:
 
     def problem(self):
         likelihood = cv.factors.Probit(0.1)
-        return cv.models.latent_gaussian(self.y, likelihood, kernel_matrix=self.K, multiplicity=self.copies)
+        return cv.models.latent_gaussian(self.y, likelihood, kernel_matrix=self.K, multiplicity=self.copies).problem()
 
     def parts(self, sites, power):
         nu, tau = (self.copies[:, None] * sites).T

@@ -80,10 +80,10 @@ PROBLEMS = {
     "weights": cv.models.mixture_weights(np.random.default_rng(0).uniform(0.1, 1.0, (12, 2))),
     "kernel": cv.models.latent_gaussian(
         np.sign(np.arange(12) - 5.5), cv.factors.Probit(0.05), kernel_matrix=np.eye(12) + 0.5
-    ),
+    ).problem(),
     "linear": cv.models.latent_gaussian(
         np.sign(np.arange(12) - 4.5), cv.factors.Probit(0.1), X=np.random.default_rng(1).normal(size=(12, 2))
-    ),
+    ).problem(),
 }
 
 

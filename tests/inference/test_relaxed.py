@@ -156,7 +156,7 @@ def test_fixed_points_satisfy_the_relaxed_moment_conditions(options):
     assert solution.status == "converged_relaxed"
     nu, tau, b = *solution.sites[0].T, solution.strengths[0]
     assert np.all(b >= 0) and np.all(np.isfinite(b)) and np.any(b > 0)
-    K = np.asarray(CLASSIFIER.prior.covariance)
+    K = np.asarray(CLASSIFIER.problem().prior.covariance)
     covariance = np.linalg.inv(np.linalg.inv(K + 1e-12 * np.eye(len(K))) + np.diag(tau))
     mean, variance = covariance @ nu, np.diag(covariance)
     for i in np.flatnonzero(b)[:4]:

@@ -11,7 +11,7 @@ from cavity.inference.relaxed_energy import relaxed_dual, relaxed_primal
 NOISE, C = 0.1, 0.01
 LABELS = np.array([1.0, -1.0])
 K = np.array([[4.0, 3.0], [3.0, 5.0]])
-PROBLEM = cv.models.latent_gaussian(LABELS, cv.factors.Probit(NOISE), kernel_matrix=K)
+PROBLEM = cv.models.latent_gaussian(LABELS, cv.factors.Probit(NOISE), kernel_matrix=K).problem()
 
 LINE = np.linspace(-16.0, 16.0, 401)
 

@@ -93,8 +93,8 @@ def test_callbacks_and_warm_starts_know_nothing_of_padding():
 def test_under_jit_and_vmap_a_problem_has_its_own_size():
     run = jax.jit(lambda own: cv.infer(own, cv.EP()))
     with jax.enable_x64(True):
-        bare = run(model(21))
-        stack = jax.tree.map(lambda *leaves: np.stack(leaves), model(21), model(21, multiplicity=None))
+        bare = run(model(21).problem())
+        stack = jax.tree.map(lambda *leaves: np.stack(leaves), model(21).problem(), model(21).problem())
         both = jax.vmap(lambda own: cv.infer(own, cv.EP()))(stack)
     assert bare.sites[0].shape == (21, 2) and both.sites[0].shape == (2, 21, 2)
     inside = model(21).interpret(bare)
@@ -103,6 +103,21 @@ def test_under_jit_and_vmap_a_problem_has_its_own_size():
     np.testing.assert_allclose(inside.loo_log_predictive[0], expected.loo_log_predictive[0], atol=1e-10)
     for name, values in expected.predict(POINTS[:3]).items():
         np.testing.assert_allclose(inside.predict(POINTS[:3])[name], values, atol=1e-10)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_problem_travels(form):
+    built = model(21, form)
+    assert jax.tree.leaves(built) == [built]
+    assert all(np.asarray(leaf).dtype.kind == "f" for leaf in jax.tree.leaves(built.problem()))
+    assert "RBF" not in str(jax.tree.structure(built.problem()))
+
+
+def test_a_model_integrated_otherwise_still_predicts():
+    built = model(21)
+    integrated = cv.infer(built.with_moments(cv.Quadrature())).predict(POINTS[:3])
+    for name, values in cv.infer(built).predict(POINTS[:3]).items():
+        np.testing.assert_allclose(integrated[name], values, atol=1e-6)
 
 
 def test_multiplicities_and_quadrature_are_padded_too():

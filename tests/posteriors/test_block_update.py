@@ -107,7 +107,7 @@ def test_on_an_accelerator_blocks_end_where_one_by_one_ends(monkeypatch, kernel)
     for form in ("exact_gp", "linear_model"):
         monkeypatch.setattr(import_module(f"cavity.models.latent_gaussian.{form}"), "is_accelerator", lambda: True)
     problem = cv.models.latent_gaussian(y, cv.factors.Probit(), **options)
-    assert isinstance(problem.schedule, cv.Blocks)
+    assert isinstance(problem.problem().schedule, cv.Blocks)
     blocks = cv.infer(problem, cv.EP(tol=1e-10))
     assert blocks.status == one_by_one.status == "converged"
     assert blocks.sweeps <= one_by_one.sweeps + 2

@@ -4,7 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,13 @@ class Model(HasProblem, Protocol[S]):
     """What can also say what a solution means to it."""
 
     def interpret(self, solution: Solution) -> S: ...
+
+
+@runtime_checkable
+class PaddedModel(Model[S], Protocol[S]):
+    """What runs a padded problem, of which its `interpret` takes the padding off."""
+
+    def padded_problem(self, method: Method, init: Any) -> tuple[Problem, Any]: ...
 
 
 @overload
@@ -105,9 +112,8 @@ def infer(
     # Known numbers are computed with at once, also inside a caller's `jit`.
     traced = isinstance(jnp.zeros(()), Tracer)
     with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext(), jax.enable_x64(True):
-        # A model may run a padded problem, of which its `interpret` takes the padding off.
-        pad = getattr(problem, "padded_problem", None)
-        assembled, init = (problem.problem(), init) if pad is None else pad(method, init)
+        padded = isinstance(problem, PaddedModel)
+        assembled, init = problem.padded_problem(method, init) if padded else (problem.problem(), init)
         refuse_cut((problem, assembled, init, method))
         assembled.check()
         method.check(assembled)

@@ -236,7 +236,7 @@ class DenseGaussian(WindowedPosterior):
     Examples:
         >>> import cavity as cv
         >>> model = cv.models.latent_gaussian([1.0, 1.0], cv.factors.Probit(), kernel_matrix=[[1.0, 0.5], [0.5, 1.0]])
-        >>> model.posterior
+        >>> model.problem().posterior
         DenseGaussian()
         >>> cv.infer(model).variance.round(3).tolist()
         [0.663, 0.663]

@@ -58,7 +58,7 @@ class WeightGaussian(WindowedPosterior):
     Examples:
         >>> import cavity as cv
         >>> model = cv.models.latent_gaussian([1.0, -1.0, 1.0], cv.factors.Probit(), X=[[1, 0], [-1, 0.5], [0.5, 1]])
-        >>> model.posterior
+        >>> model.problem().posterior
         WeightGaussian()
         >>> solution = cv.infer(model)
         >>> solution.mean.shape, solution.latent_mean.shape

@@ -65,7 +65,7 @@ def exact_posteriors(sets: np.ndarray, epsilon: float) -> Posterior:
 
 def model(rows: Any, epsilon: Any) -> cavity.Problem:
     """The linear model of rows yᵢ xᵢ; every label is then +1."""
-    return cavity.models.latent_gaussian(np.ones(len(rows)), cavity.factors.Step(label_noise=epsilon), X=rows)
+    return cavity.models.latent_gaussian(np.ones(len(rows)), cavity.factors.Step(label_noise=epsilon), X=rows).problem()
 
 
 def with_weight(method: cavity.Method, c: Any) -> cavity.Method:

@@ -72,7 +72,8 @@ def distance(w: Any, truth: np.ndarray) -> float:
 def direct_methods(data: Points) -> dict[str, Any]:
     """EP, TAP, naive mean field and the SVM: weights, and (cost, error) along the way."""
     (n, d), truth = data.X.shape, bayes_point(data)
-    solution, sweeps = path_of(cavity.models.latent_gaussian(data.y, Step(), X=data.X), cavity.EP(tol=1e-12))
+    problem = cavity.models.latent_gaussian(data.y, Step(), X=data.X).problem()
+    solution, sweeps = path_of(problem, cavity.EP(tol=1e-12))
     found = {"EP": track([w for *_, w in sweeps], n * (2 * d**2 + 4 * d), 0, truth)}
     found["EP"] |= {"converged": bool(solution.converged), "log_evidence": float(solution.log_evidence)}
     found["ADF"] = track([sweeps[0][2]], n * (2 * d**2 + 4 * d), 0, truth)

@@ -19,14 +19,12 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_far, is_traced
 from cavity._core.system import check_room, is_accelerator, one_blas_thread
 from cavity.factors.base import Factor
-from cavity.families.gaussian import Gaussian
-from cavity.inference.problem import Problem, SiteGroup, as_mask
+from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Blocks, InOrder, Schedule
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
-from cavity.models.latent_gaussian.rows import PaddedRows, bucket, padded, padded_with_zeros
-from cavity.moments.base import ClosedForm
+from cavity.models.latent_gaussian.rows import bucket, padded, padded_group, padded_with_zeros, weighted_sites
 from cavity.numerics.blocked import cholesky, identity, sample_gaussian
 from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, information, response, window_sizes
 
@@ -40,22 +38,41 @@ ROUNDING = 1e-12
 CHUNK = 1024
 
 
-def kernel_prior(inputs: np.ndarray, multiplicity: np.ndarray, kernel: Any) -> tuple[KernelPrior, np.ndarray]:
-    """K of padded inputs, and how many factors each has: `multiplicity` of those that take part, 0 for padding.
+def kernel_problem(group: SiteGroup, k: Any, size: int, varies: np.ndarray | None = None) -> Problem:
+    """f ~ N(0, K) with one site a latent, padded to `size`.
 
-    A latent of no prior variance is 0 whatever is observed: its row is replaced like padding by an independent latent,
-    and what is observed of it is a constant of the evidence.
+    A latent of no prior variance is 0 whatever is observed: like padding it is replaced by an independent one, and what
+    is observed of it is a constant of the evidence.
+
+    Args:
+        group: the sites of the rows.
+        k: of the rows, or of padded ones.
+        size: the number of latents; that of the rows leaves K as it is, unless `varies` is given.
+        varies: which rows have any variance, as `varying` finds them; all of them if None.
     """
-    size, n = len(inputs), len(multiplicity)
-    k, some = with_independent(jnp.asarray(kernel(inputs)), np.arange(size) < n)
-    return KernelPrior(k), np.where(some, np.pad(multiplicity, (0, size - n)), 0.0)
+    prior, groups = kernel_prior(k, size, varies), (padded_group(group, size, varies),)
+    return Problem(prior, groups, DenseGaussian(), schedule=kernel_schedule(size))
+
+
+def kernel_prior(k: Any, size: int, varies: np.ndarray | None = None) -> KernelPrior:
+    """The prior of `kernel_problem`."""
+    n = len(k)
+    if n == size and varies is None:
+        return KernelPrior(k)
+    kept = np.ones(n, bool) if varies is None else varies
+    wide = k if n == size else np.pad(k, (0, size - n))
+    return KernelPrior(with_independent(wide, np.pad(kept, (0, size - len(kept)))))
 
 
 @jax.jit
-def with_independent(k: jax.Array, real: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """K with independent latents of variance 1 for padding and for those of no variance, and which are neither."""
-    some = real & (jnp.diagonal(k) > 0)
-    return jnp.where(some[:, None] & some, k, jnp.eye(some.size)), some
+def with_independent(k: jax.Array, kept: jax.Array) -> jax.Array:
+    """K with independent latents of variance 1 in the place of those that are not kept."""
+    return jnp.where(kept[:, None] & kept, k, jnp.eye(kept.size))
+
+
+def varying(k: Any, n: int) -> np.ndarray:
+    """Which of the first n latents have any variance."""
+    return np.asarray((k if is_far(k) else np.asarray(k)).diagonal())[:n] > 0
 
 
 def kernel_schedule(n: int) -> Schedule:
@@ -179,9 +196,11 @@ class ExactGP(FitResult):
     @functools.cached_property
     def response(self) -> DenseResponse:
         """All that prediction needs beside the kernel, padded."""
-        size = bucket(len(self.X))
-        prior, multiplicity = kernel_prior(padded(self.X, size), self.multiplicity, self.kernel)
-        sites = padded_with_zeros(self.sites, size) * multiplicity[:, None]
+        n, size = len(self.X), bucket(len(self.X))
+        k = self.kernel(padded(self.X, size))
+        varies = varying(k, n)
+        prior, copies = kernel_prior(k, size, varies), np.where(varies, self.multiplicity, 0.0)
+        sites = padded_with_zeros(self.sites * copies[:, None], size)
         return DenseResponse(jnp.asarray(padded_with_zeros(self.alpha, size)), *response(prior, jnp.asarray(sites)))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,44 +249,42 @@ def fit_exact_gp(
     """
     began = time.perf_counter()
     check_free(factor, free)
-    n = len(X)
-    check_kernel_room(bucket(n))
-    rows = PaddedRows.of(X, y, factor, sample_weight)
-    check_kernel(kernel, rows, "kernel(X)")
+    X = np.array(X, float)
+    n, size = len(X), bucket(len(X))
+    check_kernel_room(size)
+    sites, inputs = weighted_sites(y, factor, sample_weight), padded(X, size)
+    check_kernel(kernel, inputs, n, "kernel(X)")
 
     def build(theta: np.ndarray, factor: Factor, others: np.ndarray) -> Problem:
-        prior, multiplicity = kernel_prior(rows.X, rows.multiplicity, kernel.with_theta(theta))
-        group = SiteGroup(factor, rows.data, Gaussian(), ClosedForm(), as_mask(multiplicity))
-        return Problem(prior, (group,), DenseGaussian(), schedule=kernel_schedule(len(rows.X)))
+        k = kernel.with_theta(theta)(inputs)
+        return kernel_problem(dataclasses.replace(sites, factor=factor), k, size, varying(k, n))
 
     def gradient(theta: np.ndarray, others: np.ndarray, solution: Solution) -> tuple[Any, Any]:
         if not theta.size:
             return theta, others
         # What does not take part has no weight here: padding adds nothing.
         pull = covariance_gradient(solution.problem, solution.q, solution.sites[0])
-        return kernel.with_theta(theta).pullback(rows.X, pull), others
+        return kernel.with_theta(theta).pullback(inputs, pull), others
 
-    space = SearchSpace(kernel.theta, kernel.bounds, rows.factor, free, deviations)
+    space = SearchSpace(kernel.theta, kernel.bounds, sites.factor, free, deviations)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     learned, solution = kernel.with_theta(found.theta), found.solution
     if found.history:
-        check_kernel(learned, rows, "kernel_(X), where the search ended,")
-    left_out = rows.multiplicity * (np.asarray(solution.problem.groups[0].multiplicity[:n]) == 0)
+        check_kernel(learned, inputs, n, "kernel_(X), where the search ended,")
     latent = solution.mean, solution.variance
     return ExactGP(
-        X=np.array(X, float),
+        X=X,
         kernel=learned,
         factor=inner(found.factor),
-        multiplicity=rows.multiplicity,
+        multiplicity=sites.multiplicity,
         alpha=np.array(solution.q.weights[:n]),
-        **result_fields(solution, left_out, latent, found.history, time.perf_counter() - began),
+        **result_fields(solution, sites.multiplicity, latent, found.history, time.perf_counter() - began),
     )
 
 
-def check_kernel(kernel: Any, rows: PaddedRows, name: str) -> None:
-    """Refuse a kernel that is not positive semi-definite on those of the rows that have any variance."""
-    k = kernel(rows.X)
-    n = len(rows.multiplicity)
+def check_kernel(kernel: Any, inputs: np.ndarray, n: int, name: str) -> None:
+    """Refuse a kernel that is not positive semi-definite on those of the first n inputs that have any variance."""
+    k = kernel(inputs)
     k = (k if is_far(k) else np.asarray(k))[:n, :n]
     some = np.asarray(k.diagonal()) != 0
     if some.any():

@@ -17,7 +17,7 @@ from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
 from cavity.inference.status import Result, Status
 from cavity.models.latent_gaussian.evidence_search import as_numbers, inner
-from cavity.models.latent_gaussian.rows import bucket, padded
+from cavity.models.latent_gaussian.rows import bucket, left_out, padded
 
 #: mean and variance of latents
 Latents = tuple[np.ndarray, np.ndarray]
@@ -139,24 +139,25 @@ class FitResult(Result):
 
 
 def result_fields(
-    solution: Solution, left_out: np.ndarray, latent: tuple[Any, Any], history: list[Any], seconds: float
+    solution: Solution, multiplicity: Any, latent: tuple[Any, Any], history: list[Any], seconds: float
 ) -> dict[str, Any]:
     """The fields of a `FitResult` for a solution whose first sites are the rows; the others are padding.
 
     Args:
         solution: of the padded problem.
-        left_out: (n,), the multiplicity of rows that have no site because their latent is fixed at 0. They join
-            evidence and predictions with the likelihood there.
+        multiplicity: (n,), that of the rows. Those that have none in the problem, because their latent is fixed at 0,
+            join evidence and predictions with the likelihood there.
         latent: mean and variance of the latents of all sites.
         history: the points of the search.
         seconds: since the fit began.
     """
-    rows, (group,) = len(left_out), solution.problem.groups
+    rows, (group,) = len(multiplicity), solution.problem.groups
+    without = left_out(multiplicity, group)
     loo, mean, variance = np.array([solution.loo_log_predictive[0][:rows], latent[0][:rows], latent[1][:rows]])
     constant = 0.0
-    if (fixed := left_out > 0).any():
+    if (fixed := without > 0).any():
         known = log_likelihood_at_zero(group.factor, group.data)[:rows]
-        constant = float(left_out[fixed] @ known[fixed])
+        constant = float(without[fixed] @ known[fixed])
         loo[fixed], mean[fixed], variance[fixed] = known[fixed], 0.0, 0.0
     return {
         "status": solution.status,

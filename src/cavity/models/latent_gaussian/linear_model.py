@@ -13,11 +13,9 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity._core.system import is_accelerator
 from cavity.factors.base import Factor
-from cavity.factors.wrappers import Tempered
-from cavity.families.gaussian import Gaussian
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, Method
-from cavity.inference.problem import Problem, SiteGroup, as_mask
+from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Blocks, InOrder, Parallel, Schedule
 from cavity.inference.solution import Solution
 from cavity.models.latent_gaussian.evidence_search import (
@@ -33,14 +31,13 @@ from cavity.models.latent_gaussian.evidence_search import (
 from cavity.models.latent_gaussian.exact_gp import MANY_LATENTS, has_cholesky_factor
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields
 from cavity.models.latent_gaussian.rows import (
-    PaddedRows,
     bucket,
     feature_bucket,
     padded,
+    padded_group,
     padded_with_zeros,
-    split_weights,
+    weighted_sites,
 )
-from cavity.moments.base import ClosedForm
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 #: where the search may move the prior variance of the weights, as a factor
@@ -52,22 +49,26 @@ BLOCKS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearRows(PaddedRows):
-    """Rows of a linear model, without those that are all zero: wᵀ0 is 0 whatever is observed.
+class LinearRows:
+    """Padded rows of a linear model, without those that are all zero: wᵀ0 is 0 whatever is observed.
 
     Features are padded too, by columns of zeros: their weights keep their prior, and nothing else sees them.
 
     Attributes:
-        d: the features before that.
-        left_out: (n,), what the rows that are all zero would have as multiplicity.
+        X: (size, columns), the rows after padding.
+        sites: what is observed of them, padded.
+        d: the features before padding.
+        multiplicity: (n,), how many equal factors each row stands for, those that are all zero too.
     """
 
+    X: np.ndarray
+    sites: SiteGroup
     d: int
-    left_out: np.ndarray
+    multiplicity: np.ndarray
 
     @classmethod
     def of(cls, X: Any, y: Any, factor: Factor, sample_weight: Any = None, size: int | None = None) -> "LinearRows":
-        """As for `PaddedRows`; size: the number of rows after padding, None for a bucket."""
+        """As for `weighted_sites`; size: the number of rows after padding, None for a bucket."""
         X = np.asarray(X, float)
         (n, d), size = X.shape, bucket(len(X)) if size is None else size
         empty = ~X.any(axis=1)
@@ -76,25 +77,23 @@ class LinearRows(PaddedRows):
         if empty.any():
             filled[:n][empty, :d] = X[np.argmin(empty)] if not empty.all() else 1.0
         filled[n:] = filled[0]
-        multiplicity, exponents = split_weights(np.ones(n) if sample_weight is None else sample_weight)
-        if exponents is not None:
-            y, factor = (y, exponents), Tempered(factor)
-        kept, left_out = np.where(empty, 0.0, multiplicity), np.where(empty, multiplicity, 0.0)
-        return cls(filled, padded(y, size), factor, kept, d, left_out)
-
-    def group(self, factor: Factor | None = None) -> SiteGroup:
-        """The sites of these rows."""
-        factor = as_numbers(self.factor) if factor is None else factor
-        multiplicity = as_mask(padded_with_zeros(self.multiplicity, len(self.X)))
-        return SiteGroup(factor, self.data, Gaussian(), ClosedForm(), multiplicity)
+        sites = weighted_sites(y, as_numbers(factor), sample_weight)
+        return cls(filled, padded_group(sites, size, ~empty), d, np.asarray(sites.multiplicity))
 
     def problem(self, shift: np.ndarray, precision: np.ndarray, factor: Factor | None = None) -> Problem:
         """These rows under a Gaussian prior of the weights, given by its natural parameters."""
         wide = np.eye(self.X.shape[1])
         wide[: self.d, : self.d] = precision
         prior = WeightPrior(jnp.asarray(self.X), jnp.asarray(padded_with_zeros(shift, len(wide))), jnp.asarray(wide))
-        schedule = weight_schedule(len(self.X), self.d)
-        return Problem(prior, (self.group(factor),), WeightGaussian(), schedule=schedule)
+        group = self.sites if factor is None else dataclasses.replace(self.sites, factor=factor)
+        return weight_problem(group, prior, len(self.X), self.d)
+
+
+def weight_problem(group: SiteGroup, prior: WeightPrior, size: int, features: int | None = None) -> Problem:
+    """f = X w with one site a row of X, padded to `size`; features: how many are no padding themselves, None: all."""
+    prior = prior._replace(rows=padded(prior.rows, size))
+    schedule = weight_schedule(size, prior.rows.shape[1] if features is None else features)
+    return Problem(prior, (padded_group(group, size),), WeightGaussian(), schedule=schedule)
 
 
 def weight_schedule(n: int, d: int) -> Schedule:
@@ -255,7 +254,9 @@ def fit_linear_model(
         pull = np.asarray(precision_gradient(solution.problem, solution.q))[: rows.d]
         return np.atleast_1d(-np.sum(pull * np.diagonal(base)) / scale_of(theta)), others
 
-    space = SearchSpace(np.zeros(scales), np.log([VARIANCES] * scales).reshape(-1, 2), rows.factor, likelihood_free)
+    space = SearchSpace(
+        np.zeros(scales), np.log([VARIANCES] * scales).reshape(-1, 2), rows.sites.factor, likelihood_free
+    )
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     variance = np.asarray(prior_variance, float) * scale_of(found.theta)
     return fitted_linear_model(rows, found.solution, np.atleast_1d(variance), found.history, began)
@@ -276,5 +277,5 @@ def fitted_linear_model(
         precision=precision[:d] + along.T @ (sites[:, 1:] * along),
         factor=inner(group.factor),
         prior_variance=prior_variance,
-        **result_fields(solution, rows.left_out, latent, history, time.perf_counter() - began),
+        **result_fields(solution, rows.multiplicity, latent, history, time.perf_counter() - began),
     )

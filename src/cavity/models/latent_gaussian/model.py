@@ -4,7 +4,7 @@ Either f = X w with w ~ N(0, prior_variance I), held as a Gaussian over the weig
 matrix K, held as a Gaussian over the latents (5.4). The two agree where K = prior_variance X Xᵀ. For many rows a basis
 may carry the process: it is then held as a Gaussian over the basis's weights, like a linear model.
 
-As `infer` takes it a model is a problem that is padded for the run, with a solution that predicts.
+A model lies on the host and holds what its problem is made of. `infer` runs that problem padded; its solution predicts.
 
 Another number of rows in the same bucket compiles nothing, and padding is never seen: the problem, and everything in
 a solution, are of the n rows. Only concrete values on the host are padded. Inside `jit`, `vmap` or `grad`, and for
@@ -12,6 +12,8 @@ arrays that lie on an accelerator, a problem is run as it is, because nothing co
 """
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,30 +22,28 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64, is_far, is_traced, to_numpy
-from cavity._core.pytrees import pytree_dataclass
 from cavity.factors.base import Factor
-from cavity.factors.wrappers import GaussianConvolved
 from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Method
-from cavity.inference.problem import Problem, SiteGroup, as_mask
+from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import ModelSolution, Solution
-from cavity.kernels import Basis, Kernel
+from cavity.kernels import Basis, Kernel, Spanned
 from cavity.models.latent_gaussian.exact_gp import (
     DenseResponse,
     check_kernel_room,
     conditioned_latents,
     covariance_matrix,
     kernel_latents,
-    kernel_schedule,
+    kernel_problem,
 )
 from cavity.models.latent_gaussian.fit_result import Latents, factor_predictions
-from cavity.models.latent_gaussian.linear_model import weight_latents, weight_precision, weight_schedule
+from cavity.models.latent_gaussian.linear_model import weight_latents, weight_precision, weight_problem
 from cavity.models.latent_gaussian.rows import bucket, padded, padded_with_zeros
-from cavity.models.latent_gaussian.sparse_gp import basis_latents, check_finite_rows
+from cavity.models.latent_gaussian.sparse_gp import basis_latents, basis_problem, check_finite_rows
 from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import Quadrature, default_moments
-from cavity.posteriors.dense_gaussian import Dense, DenseGaussian, KernelPrior, response
-from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
+from cavity.posteriors.dense_gaussian import Dense, response
+from cavity.posteriors.weight_gaussian import WeightPrior
 
 #: up to so many rows a problem is padded: beyond, a run costs more than a compilation
 MOST_PADDED = 1024
@@ -160,19 +160,30 @@ class LatentGaussianSolution(ModelSolution):
         return {"latent_mean": mean, "latent_variance": variance, **found}
 
 
-@pytree_dataclass
-class LatentGaussian(Problem):
-    """A latent Gaussian model: a problem that knows how to predict. A pytree of arrays, as problems are.
+@dataclasses.dataclass(frozen=True, eq=False)
+class LatentGaussian:
+    """A latent Gaussian model. It lies on the host and is no pytree: `jit` and `vmap` take its `problem()`.
 
     Attributes:
+        group: what is observed of the latents, one site each.
+        latents: what the latents are before that, as `build` takes it: a covariance matrix, a basis or weights.
+        build: the problem of group and latents, padded to a number of sites.
         prediction: how the model comes from q to the latents of new observations.
     """
 
-    prediction: Any = None
+    group: SiteGroup
+    latents: Any
+    build: Callable[[SiteGroup, Any, int], Problem]
+    prediction: Any
 
+    @float64
     def problem(self) -> Problem:
-        """The problem alone."""
-        return Problem(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Problem)})
+        """The problem, not padded."""
+        return self.build(self.group, self.latents, self.group.size)
+
+    def with_moments(self, moments: Moments) -> "LatentGaussian":
+        """The same model integrated by `moments`."""
+        return dataclasses.replace(self, group=dataclasses.replace(self.group, moments=moments))
 
     def padded_problem(self, method: Method, init: Any = None) -> tuple[Problem, Any]:
         """The problem as `infer` runs it, and where it starts; padding has multiplicity 0.
@@ -181,42 +192,25 @@ class LatentGaussian(Problem):
             method: one whose schedule names sites is given the problem as it is.
             init: sites to start from, a `Solution` or one array per group, or None.
         """
-        (group,), problem = self.groups, self.problem()
-        n = group.size
+        group, n = self.group, self.group.size
         given = init.sites if isinstance(init, Solution) else init
         known = given is None or [np.shape(own) for own in given] == [(n, group.family.size)]
-        leaves = jax.tree.leaves((problem, given))
-        if bucket(n) == n or n > MOST_PADDED or is_traced(leaves) or any(map(is_far, leaves)) or not known:
-            return problem, init
-        if not isinstance(group.moments, ClosedForm | Quadrature) or method.names_sites:
-            return problem, init
-        return pad_problem(problem, bucket(n)), pad_start(init, bucket(n))
+        fit = known and isinstance(group.moments, ClosedForm | Quadrature) and not method.names_sites
+        size = padded_size(n, group, self.latents, given) if fit else n
+        return self.build(group, self.latents, size), init if size == n else pad_start(init, size)
 
     def interpret(self, solution: Solution) -> LatentGaussianSolution:
         """The solution of this model's problem, with predictions; `infer(model)` returns it."""
-        own, n = solution, self.groups[0].size
+        own, n = solution, self.group.size
         if solution.problem.groups[0].size != n:
             own = without_padding(solution, self.problem(), n)
         return LatentGaussianSolution.of(own, prediction=self.prediction, as_run=solution)
 
 
-def pad_problem(problem: Problem, size: int) -> Problem:
-    """The problem with so many sites; further ones are repetitions of the first, of multiplicity 0."""
-    (group,), prior = problem.groups, problem.prior
-    n = group.size
-    multiplicity = np.ones(n) if group.multiplicity is None else np.asarray(group.multiplicity, float)
-    group = dataclasses.replace(
-        group, data=padded(group.data, size), multiplicity=as_mask(padded_with_zeros(multiplicity, size))
-    )
-    if isinstance(prior, KernelPrior):
-        covariance: Any = np.eye(size)
-        covariance[:n, :n] = np.asarray(prior.covariance)
-        return dataclasses.replace(
-            problem, prior=KernelPrior(covariance), groups=(group,), schedule=kernel_schedule(size)
-        )
-    rows = padded(prior.rows, size)
-    schedule = weight_schedule(*rows.shape)
-    return dataclasses.replace(problem, prior=prior._replace(rows=rows), groups=(group,), schedule=schedule)
+def padded_size(n: int, *arrays: Any) -> int:
+    """How many sites a problem of these arrays has as it is run: n where it is not padded."""
+    leaves = jax.tree.leaves(arrays)
+    return n if n > MOST_PADDED or is_traced(leaves) or any(map(is_far, leaves)) else bucket(n)
 
 
 def pad_start(init: Any, size: int) -> Any:
@@ -308,15 +302,15 @@ def latent_gaussian(
     (n,) = sizes
     if moments is None:
         moments = default_moments(likelihood)
-    group = SiteGroup(likelihood, data, Gaussian(), moments, multiplicity)
+    group = to_numpy(SiteGroup(likelihood, data, Gaussian(), moments, multiplicity))
     if prior_variance is not None and (kernel_matrix is not None or kernel is not None):
         raise ValueError("prior_variance is that of weights, and a kernel has none: scale the kernel instead.")
     if kernel_matrix is not None:
         if X is not None or kernel is not None:
             raise ValueError("Give kernel_matrix, or X, or X and kernel; found kernel_matrix and another of them.")
         check_kernel_room(n)
-        prior = KernelPrior(covariance_matrix(kernel_matrix, n))
-        return LatentGaussian(prior, (group,), DenseGaussian(), kernel_schedule(n), prediction=FromKernelMatrix())
+        k = covariance_matrix(kernel_matrix, n)
+        return LatentGaussian(group, to_numpy(k), kernel_problem, FromKernelMatrix())
     if X is None:
         raise ValueError("The prior of the latents is missing: give kernel_matrix, or X, or X and kernel.")
     rows = checks.array("X", X, (2,))
@@ -329,11 +323,11 @@ def latent_gaussian(
                 "covariance function can be given as kernel_matrix."
             )
         if basis is not None:
-            return spanned_problem(group, rows, kernel, basis)
+            spanned = spanned_rows(group, rows, kernel, basis)
+            return LatentGaussian(group, to_numpy(spanned), basis_problem, FromBasis(kernel, basis))
         check_kernel_room(n)
-        k = kernel(rows) if runs_unpadded(rows) else np.asarray(kernel(padded(rows, bucket(n))))[:n, :n]
-        prior = KernelPrior(covariance_matrix(k, n, name="kernel(X)"))
-        return LatentGaussian(prior, (group,), DenseGaussian(), kernel_schedule(n), prediction=FromKernel(kernel, rows))
+        k = covariance_matrix(at_rows(kernel, rows, axes=2), n, name="kernel(X)")
+        return LatentGaussian(group, to_numpy(k), kernel_problem, FromKernel(kernel, rows))
     if basis is not None:
         raise ValueError("basis carries a process with a kernel: give X, kernel and basis.")
     if not is_traced(rows) and (empty := ~np.asarray(rows).any(axis=1)).any():
@@ -342,11 +336,25 @@ def latent_gaussian(
         )
     precision = weight_precision(1.0 if prior_variance is None else prior_variance, rows.shape[1])
     prior = WeightPrior(rows, jnp.zeros(rows.shape[1]), precision)
-    return LatentGaussian(prior, (group,), WeightGaussian(), weight_schedule(*rows.shape), prediction=FromWeights())
+    return LatentGaussian(group, to_numpy(prior), weight_problem, FromWeights())
 
 
-def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> LatentGaussian:
-    """The group on latents that a basis carries."""
+def at_rows(evaluate: Callable[[Any], Any], rows: Any, axes: int = 1) -> Any:
+    """What a kernel or a basis says of these rows; asked of padded ones, which share a program.
+
+    Args:
+        evaluate: from rows to arrays.
+        rows: one observation each.
+        axes: how many axes of the arrays are the rows: two of a kernel matrix.
+    """
+    n = len(rows)
+    size = padded_size(n, rows)
+    found = evaluate(padded(rows, size))
+    return found if size == n else jax.tree.map(lambda part: np.asarray(part)[(slice(n),) * axes], found)
+
+
+def spanned_rows(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> Spanned:
+    """What the latents of a group are made of where a basis carries them."""
     if not isinstance(basis, Basis):
         raise TypeError(
             f"basis must be one of cavity.kernels, such as InducingInputs(Z); found {type(basis).__name__}."
@@ -356,10 +364,7 @@ def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -
             f"basis needs a likelihood that is integrated in closed form; {type(group.factor).__name__} has "
             f"{type(group.moments).__name__}."
         )
-    n = len(rows)
-    spanned: Any = basis(kernel, rows if runs_unpadded(rows) else padded(rows, bucket(n)))
-    if not runs_unpadded(rows):
-        spanned = jax.tree.map(lambda part: np.asarray(part)[:n], spanned)
+    spanned = at_rows(partial(basis, kernel), rows)
     if not is_traced(spanned):
         check_finite_rows("kernel(X)", spanned.rows)
         if (flat := ~np.asarray(spanned.rows).any(axis=1)).any():
@@ -367,15 +372,7 @@ def spanned_problem(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -
             raise ValueError(
                 f"kernel(X) must have a positive diagonal, a latent of no variance observes nothing; {where}."
             )
-    group = dataclasses.replace(group, factor=GaussianConvolved(group.factor), data=(group.data, spanned.residual))
-    width, schedule = spanned.rows.shape[1], weight_schedule(*spanned.rows.shape)
-    prior = WeightPrior(spanned.rows, jnp.zeros(width), jnp.eye(width))
-    return LatentGaussian(prior, (group,), WeightGaussian(), schedule, prediction=FromBasis(kernel, basis))
-
-
-def runs_unpadded(rows: Any) -> bool:
-    """Whether a problem of these rows is not padded, and shares no program with one of a few rows more or less."""
-    return is_traced(rows) or len(rows) > MOST_PADDED
+    return spanned
 
 
 def observation_array(leaf: Any) -> Any:

@@ -10,7 +10,6 @@ multiplicity 0: it is in no posterior, cavity or evidence.
 """
 
 import dataclasses
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,9 @@ import numpy as np
 from cavity._core import checks
 from cavity.factors.base import Factor
 from cavity.factors.wrappers import Tempered
+from cavity.families.gaussian import Gaussian
+from cavity.inference.problem import SiteGroup, as_mask
+from cavity.moments.base import ClosedForm
 
 #: a sum of weights this close to a whole number, relative to it, is that number: 0.1 + 0.2 + 0.7 are one copy, not two.
 ROUNDING = 1e-12
@@ -135,10 +137,11 @@ def feature_bucket(features: int) -> int:
 
 def padded(tree: Any, size: int) -> Any:
     """Arrays with their first row repeated at the end up to `size` rows: whatever is computed of it stays finite."""
-    tree = jax.tree.map(np.asarray, tree)
-    index = np.arange(size)
-    index[len(jax.tree.leaves(tree)[0]) :] = 0
-    return jax.tree.map(partial(np.take, indices=index, axis=0), tree)
+    n = len(jax.tree.leaves(tree)[0])
+    if n == size:
+        return tree
+    index = np.where(np.arange(size) < n, np.arange(size), 0)
+    return jax.tree.map(lambda leaf: np.take(np.asarray(leaf), index, axis=0), tree)
 
 
 def padded_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
@@ -146,35 +149,37 @@ def padded_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([values, np.zeros((size - values.shape[0], *values.shape[1:]))])
 
 
-@dataclasses.dataclass(frozen=True)
-class PaddedRows:
-    """n rows with what is observed of their latents; X and data are padded by repetitions of the first row.
+def weighted_sites(y: Any, factor: Factor, sample_weight: Any = None) -> SiteGroup:
+    """What is observed of the latents of weighted rows, one site each.
 
-    Attributes:
-        X: (size, columns), the inputs.
-        data: what the sites hold: the observations, with the exponents where there are any.
-        factor: the likelihood of a site, raised to the exponents where there are any.
-        multiplicity: (n,), how many equal factors each row stands for.
+    Args:
+        y: what the likelihood takes, one entry per row.
+        factor: the likelihood.
+        sample_weight: how often each row counts; fractions raise its likelihood to that power. 1 by default.
     """
+    weights = np.ones(len(jax.tree.leaves(y)[0])) if sample_weight is None else sample_weight
+    multiplicity, exponents = split_weights(weights)
+    if exponents is not None:
+        y, factor = (y, exponents), Tempered(factor)
+    return SiteGroup(factor, y, Gaussian(), ClosedForm(), multiplicity)
 
-    X: np.ndarray
-    data: Any
-    factor: Factor
-    multiplicity: np.ndarray
 
-    @classmethod
-    def of(cls, X: Any, y: Any, factor: Factor, sample_weight: Any = None) -> "PaddedRows":
-        """The rows of X with their observations.
+def left_out(multiplicity: np.ndarray, group: SiteGroup) -> np.ndarray:
+    """The multiplicity of those rows that have none in their padded group, because their latent is fixed at 0."""
+    return multiplicity * (np.asarray(group.multiplicity)[: len(multiplicity)] == 0)
 
-        Args:
-            X: (n, columns), the inputs.
-            y: what the likelihood takes, one entry per row.
-            factor: the likelihood.
-            sample_weight: (n,), how often each row counts; fractions raise its likelihood to that power. 1 by default.
-        """
-        X = np.asarray(X, float)
-        size = bucket(len(X))
-        multiplicity, exponents = split_weights(np.ones(len(X)) if sample_weight is None else sample_weight)
-        if exponents is not None:
-            y, factor = (y, exponents), Tempered(factor)
-        return cls(padded(X, size), padded(y, size), factor, multiplicity)
+
+def padded_group(group: SiteGroup, size: int, varies: np.ndarray | None = None) -> SiteGroup:
+    """The group with so many sites; further ones are repetitions of the first, of multiplicity 0.
+
+    Args:
+        group: its sites, which may be of other moments and likelihoods than those of fits.
+        size: the number of sites; that of the group leaves it as it is.
+        varies: which latents have any variance; the others have multiplicity 0 too. All of them if None.
+    """
+    n = group.size
+    if size == n and varies is None:
+        return group
+    copies = np.ones(n) if group.multiplicity is None else np.asarray(group.multiplicity, float)
+    copies = padded_with_zeros(copies if varies is None else np.where(varies, copies, 0.0), size)
+    return dataclasses.replace(group, data=padded(group.data, size), multiplicity=as_mask(copies))

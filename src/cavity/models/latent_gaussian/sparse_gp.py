@@ -20,17 +20,15 @@ import numpy as np
 from cavity._core.precision import float64, is_far
 from cavity.factors.base import Factor
 from cavity.factors.wrappers import GaussianConvolved, add_noise_variance
-from cavity.families.gaussian import Gaussian
-from cavity.inference.problem import Problem, SiteGroup, as_mask
+from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures, Spanned
 from cavity.models.latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models.latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
-from cavity.models.latent_gaussian.linear_model import weight_schedule
-from cavity.models.latent_gaussian.rows import PaddedRows, padded_with_zeros
-from cavity.moments.base import ClosedForm
+from cavity.models.latent_gaussian.linear_model import weight_problem
+from cavity.models.latent_gaussian.rows import bucket, padded, padded_group, weighted_sites
 from cavity.numerics.blocked import sample_gaussian
-from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
+from cavity.posteriors.weight_gaussian import WeightPrior
 
 #: bases that may be named in a file
 BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatures": RandomFeatures}
@@ -38,20 +36,24 @@ BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatur
 CHUNK = 8192
 
 
-def basis_problem(rows: PaddedRows, basis: Basis, kernel: Any, factor: Factor) -> Problem:
-    """f = aᵀv + e over the rows, v ~ N(0, I) and e ~ N(0, r) independent.
+def basis_problem(group: SiteGroup, spanned: Spanned, size: int, varies: np.ndarray | None = None) -> Problem:
+    """f = aᵀv + e over the rows, v ~ N(0, I) and e ~ N(0, r) independent, padded to `size`.
 
     A latent of no variance is 0 whatever is observed: it has multiplicity 0 here.
+
+    Args:
+        group: the sites of the rows.
+        spanned: a and r of the rows, or of padded ones.
+        size: the number of sites.
+        varies: which of the padded rows have any variance; all of them if None.
     """
-    spanned = basis(kernel, rows.X)
-    some = np.asarray(jnp.any(spanned.rows != 0, axis=1))
-    multiplicity = as_mask(np.where(some, padded_with_zeros(rows.multiplicity, len(rows.X)), 0.0))
-    data = rows.data, spanned.residual
-    group = SiteGroup(GaussianConvolved(factor), data, Gaussian(), ClosedForm(), multiplicity)
-    along = jnp.where(some[:, None], spanned.rows, 1.0)
+    along, residual = padded(spanned, size)
     width = along.shape[1]
-    prior = WeightPrior(along, jnp.zeros(width), jnp.eye(width))
-    return Problem(prior, (group,), WeightGaussian(), schedule=weight_schedule(*along.shape))
+    if varies is not None:
+        along, varies = jnp.where(varies[:, None], along, 1.0), varies[: group.size]
+    group = padded_group(group, size, varies)
+    group = dataclasses.replace(group, factor=GaussianConvolved(group.factor), data=(group.data, residual))
+    return weight_problem(group, WeightPrior(along, jnp.zeros(width), jnp.eye(width)), size)
 
 
 def check_finite_rows(name: str, rows: Any) -> None:
@@ -185,22 +187,24 @@ def fit_sparse_gp(
     X = np.asarray(X, float)
     if learn_inputs and not isinstance(basis, InducingInputs):
         raise TypeError(f"learn_inputs needs inducing inputs; found {type(basis).__name__}.")
-    rows = PaddedRows.of(X, y, factor, sample_weight)
+    sites, inputs = weighted_sites(y, factor, sample_weight), padded(X, bucket(len(X)))
     low, span = X.min(axis=0), np.ptp(X, axis=0)
     shares = shares_of(basis.inputs, low, span) if isinstance(basis, InducingInputs) and learn_inputs else np.zeros(0)
-    space = SearchSpace(kernel.theta, kernel.bounds, rows.factor, free, deviations, shares)
+    space = SearchSpace(kernel.theta, kernel.bounds, sites.factor, free, deviations, shares)
 
     def moved(others: np.ndarray) -> Basis:
         return InducingInputs(low + span * others.reshape(-1, span.size)) if learn_inputs else basis
 
     def build(theta: np.ndarray, factor: Factor, others: np.ndarray) -> Problem:
-        return basis_problem(rows, moved(others), kernel.with_theta(theta), factor)
+        spanned = moved(others)(kernel.with_theta(theta), inputs)
+        varies = np.asarray(jnp.any(spanned.rows != 0, axis=1))
+        return basis_problem(dataclasses.replace(sites, factor=factor), spanned, len(inputs), varies)
 
     def gradient(theta: np.ndarray, others: np.ndarray, solution: Solution) -> tuple[Any, Any]:
         if not theta.size and not learn_inputs:
             return theta, others
         pull = spanned_gradient(solution.problem, solution.q, solution.sites[0], power=solution.method.power)
-        by_theta, by_basis = moved(others).pullback(kernel.with_theta(theta), rows.X, pull)
+        by_theta, by_basis = moved(others).pullback(kernel.with_theta(theta), inputs, pull)
         if learn_inputs and isinstance(by_basis, InducingInputs):
             return by_theta, np.ravel(span * np.asarray(by_basis.inputs))
         return by_theta, others
@@ -209,7 +213,6 @@ def fit_sparse_gp(
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     solution = found.solution
     (group,) = solution.problem.groups
-    left_out = rows.multiplicity * (np.asarray(group.multiplicity[: len(X)]) == 0)
     latent = solution.view("latent_mean"), solution.view("latent_variance")
     return SparseGP(
         kernel=kernel.with_theta(found.theta),
@@ -218,7 +221,7 @@ def fit_sparse_gp(
         weight_mean=np.array(solution.q.mean),
         weight_covariance=np.array(solution.q.covariance),
         residual=np.array(group.data[1][: len(X)]),
-        **result_fields(solution, left_out, latent, found.history, time.perf_counter() - began),
+        **result_fields(solution, sites.multiplicity, latent, found.history, time.perf_counter() - began),
     )
 
 

@@ -30,7 +30,7 @@ from cavity.inference.stepping import Report, status_code
 from cavity.inference.update_rule import UpdateRule
 from cavity.models.latent_gaussian.fit_result import log_likelihood_at_zero
 from cavity.models.latent_gaussian.linear_model import LinearRows, weight_schedule
-from cavity.models.latent_gaussian.rows import feature_bucket
+from cavity.models.latent_gaussian.rows import feature_bucket, left_out
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior, Weights, weights
 
 
@@ -103,14 +103,15 @@ def shard_problem(rows: LinearRows) -> Problem:
     # NumPy arrays: compiled programs take them over sooner than anything else would.
     table: Any = rows.X
     blank: Any = np.zeros(0)
-    return Problem(WeightPrior(table, blank, blank), (rows.group(),), ShardGaussian())
+    return Problem(WeightPrior(table, blank, blank), (rows.sites,), ShardGaussian())
 
 
 def constant_log_likelihood(rows: LinearRows) -> float:
     """log p(y | 0) of the rows without features: they have no site, their latent is 0 whatever the weights."""
-    (fixed,) = np.nonzero(rows.left_out)
-    known = log_likelihood_at_zero(rows.factor, rows.data) if fixed.size else np.zeros(0)
-    return float(rows.left_out[fixed] @ known[fixed])
+    without = left_out(rows.multiplicity, rows.sites)
+    (fixed,) = np.nonzero(without)
+    known = log_likelihood_at_zero(rows.sites.factor, rows.sites.data) if fixed.size else np.zeros(0)
+    return float(without[fixed] @ known[fixed])
 
 
 def own_sums(problem: Problem, sites: jax.Array) -> NaturalSums:
