@@ -271,7 +271,7 @@ def fit_exact_gp(
     learned, solution = kernel.with_theta(found.theta), found.solution
     if found.history:
         check_kernel(learned, inputs, n, "kernel_(X), where the search ended,")
-    latent = solution.mean, solution.variance
+    latent = solution.q.mean, solution.q.variance
     return ExactGP(
         X=X,
         kernel=learned,

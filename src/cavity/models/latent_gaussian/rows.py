@@ -10,6 +10,7 @@ multiplicity 0: it is in no posterior, cavity or evidence.
 """
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -141,7 +142,7 @@ def padded(tree: Any, size: int) -> Any:
     if n == size:
         return tree
     index = np.where(np.arange(size) < n, np.arange(size), 0)
-    return jax.tree.map(lambda leaf: np.take(np.asarray(leaf), index, axis=0), tree)
+    return jax.tree.map(partial(np.take, indices=index, axis=0), jax.tree.map(np.asarray, tree))
 
 
 def padded_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
