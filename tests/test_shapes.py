@@ -218,7 +218,10 @@ def problems():
     clutter, vectors = cv.models.clutter(POINTS), cv.models.clutter(ROWS)
     mixture = cv.models.mixture_weights(RNG.uniform(size=(7, 3)))
     kernel = 2.0 * kernels.RBF(1.5) + kernels.White(0.1)
-    latent = functools.partial(cv.models.latent_gaussian, X=ROWS)
+
+    def latent(*args, **kwargs):
+        return cv.models.latent_gaussian(*args, X=ROWS, **kwargs).problem()
+
     return [
         (clutter, cv.EP(schedule=cv.Shuffled())),
         (clutter, cv.ConvergentEP()),
