@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import cavity.cli.fit
 from cavity.cli.model_file import load_model
-from cavity.cli.options import fit_and_tell
+from cavity.cli.options import fit_with_notes
 from cavity.cli.preprocessing import labels, learn_preprocessing
 from cavity.estimators import GPClassifier, load
 from cavity.kernels import RBF
@@ -87,16 +87,19 @@ def test_a_search_that_failed_is_told():
             warnings.warn("once", stacklevel=1)
             warnings.warn("once", stacklevel=1)
 
-    assert [note.split()[:3] for note in fit_and_tell(Estimator(), None, None)] == [["once"], ["The", "search", "for"]]
+    assert [note.split()[:3] for note in fit_with_notes(Estimator(), None, None)] == [
+        ["once"],
+        ["The", "search", "for"],
+    ]
     Machine.history = [{"refused": True}, {"refused": False}]
-    assert fit_and_tell(Estimator(), None, None) == ["once"]
+    assert fit_with_notes(Estimator(), None, None) == ["once"]
 
 
 def test_a_long_fit_is_told_and_can_be_saved(tmp_path):
     told = []
     estimator = GPClassifier(RBF(1.0), optimize=False)
     a, b, _, label = measurements()
-    assert fit_and_tell(estimator, np.column_stack([a, b / 30]), label, told.append) == []
+    assert fit_with_notes(estimator, np.column_stack([a, b / 30]), label, told.append) == []
     assert told[0].startswith("GPClassifier: sweep 1, mismatch")
     estimator.save(tmp_path / "model.npz")
 
@@ -105,7 +108,7 @@ def test_memory_that_is_not_there(data, tmp_path, monkeypatch):
     def hungry(*arguments):
         raise MemoryError
 
-    monkeypatch.setattr(cavity.cli.fit, "fit_and_tell", hungry)
+    monkeypatch.setattr(cavity.cli.fit, "fit_with_notes", hungry)
     result = fit(data, tmp_path / "model.npz")
     assert result.exit_code == 2
     assert "not enough memory" in result.output and result.output.count("\n") == 1
@@ -113,7 +116,7 @@ def test_memory_that_is_not_there(data, tmp_path, monkeypatch):
 
 def test_an_interruption_ends_with_a_sentence(data, tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(cavity.cli.fit, "fit_and_tell", lambda *arguments: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(cavity.cli.fit, "fit_with_notes", lambda *arguments: signal.raise_signal(signal.SIGINT))
     result = fit(data, tmp_path / "model.npz")
     assert (result.exit_code, result.output) == (130, "Stopped; nothing was written.\n")
     assert not (tmp_path / "model.npz").exists()

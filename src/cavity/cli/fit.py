@@ -14,7 +14,7 @@ from rich.text import Text
 from cavity.cli import options
 from cavity.cli.errors import check_target, in_a_sentence, printable
 from cavity.cli.model_file import save_model
-from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate, fit_and_tell, searched
+from cavity.cli.options import KERNELS, LIKELIHOODS, Candidate, fit_with_notes, searched
 from cavity.cli.preprocessing import Reading, Recipe, read_labelled
 from cavity.estimators.base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
@@ -68,7 +68,7 @@ def fit_command(
             progress.begin(kernel)
             began = time.perf_counter()
             estimator = candidate.estimator(X)
-            notes += fit_and_tell(estimator, X, y, teller(progress, kernel))
+            notes += fit_with_notes(estimator, X, y, progress_callback(progress, kernel))
             found = findings(estimator, X, y, time.perf_counter() - began)
             progress.finish()
             # What was asked for is kept, whatever becomes of the comparison.
@@ -84,7 +84,7 @@ def fit_command(
         print_written([out, report], console)
 
 
-def teller(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
+def progress_callback(progress: UnitProgress, name: str) -> Callable[[str], None] | None:
     """Where the lines of a long fit go: into the bar, if there is one to be seen, for listening costs time."""
     return None if progress.progress.disable else lambda line: progress.begin(f"{name}, {line}")
 
@@ -96,7 +96,7 @@ def compared(candidates: dict[str, Candidate], X: np.ndarray, y: np.ndarray, pro
         progress.begin(name)
         estimator = candidate.estimator(X)
         try:
-            fit_and_tell(estimator, X, y, teller(progress, name))
+            fit_with_notes(estimator, X, y, progress_callback(progress, name))
             rows.append(found_evidence(name, estimator))
         except ValueError as error:
             rows.append(Evidence(name, None, str(error), False))

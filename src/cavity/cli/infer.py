@@ -162,8 +162,8 @@ def answered(graph: DiscreteGraph, question: Question, console: Console) -> Infe
         form = question.form if question.clusters is None else named_clusters(graph, question.clusters)
         with SweepProgress(question.method, console=console) as progress:
             # Listening costs time: only where there is a bar to be seen.
-            listen = None if progress.progress.disable else progress
-            limits = {"max_seconds": question.max_seconds, "callback": listen}
+            callback = None if progress.progress.disable else progress
+            limits = {"max_seconds": question.max_seconds, "callback": callback}
             method = METHODS[question.method]
             answer = by_max_product(graph, method, limits) if maximise else approximated(graph, form, method, limits)
     return answer._replace(seconds=time.perf_counter() - began)

@@ -120,17 +120,19 @@ class Candidate:
         return kernel if self.likelihood == "step" else Constant(1.0) * kernel
 
 
-def fit_and_tell(estimator: Any, X: np.ndarray, y: np.ndarray, tell: Callable[[str], Any] | None = None) -> list[str]:
-    """Fit, and hand back what a user should know, each thing once: warnings, and a search that failed.
+def fit_with_notes(
+    estimator: Any, X: np.ndarray, y: np.ndarray, callback: Callable[[str], Any] | None = None
+) -> list[str]:
+    """Fit; returns what a user should know, each thing once: warnings, and a search that failed.
 
-    tell: called with a line for every step on the way.
+    callback: called with a line for every step.
     """
-    if tell is not None:
-        estimator.set_params(verbose=tell)
+    if callback is not None:
+        estimator.set_params(verbose=callback)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(X, y)
-    if tell is not None:
+    if callback is not None:
         estimator.set_params(verbose=0)  # a function cannot be saved
     notes = [str(warning.message) for warning in caught]
     if not searched(estimator):

@@ -236,11 +236,17 @@ class ProgressLines:
             f"log evidence {float(solution.log_evidence):.6g}"
         )
 
-    def stream(self, told: StreamProgress) -> None:
+    def stream(self, progress: StreamProgress) -> None:
         """How far a pass over a stream is."""
-        stage = f"sweep {told.sweep}" if told.stage == "sweep" else f"measurement after sweep {told.sweep}"
-        rows = f"{told.rows} rows" if told.ended or told.total is None else f"{told.rows} of {told.total} rows"
-        self.callback(f"{self.name}: {stage}, {rows}, {told.speed:.2g} rows per second, mismatch {told.mismatch:.1e}")
+        stage = f"sweep {progress.sweep}" if progress.stage == "sweep" else f"measurement after sweep {progress.sweep}"
+        rows = (
+            f"{progress.rows} rows"
+            if progress.ended or progress.total is None
+            else f"{progress.rows} of {progress.total} rows"
+        )
+        self.callback(
+            f"{self.name}: {stage}, {rows}, {progress.speed:.2g} rows per second, mismatch {progress.mismatch:.1e}"
+        )
 
 
 def progress_lines(verbose: Any, name: str) -> ProgressLines | None:

@@ -122,8 +122,8 @@ def infer(
         if is_traced((assembled, first, key)):
             return method.solve_traced(assembled, first, key)
         interpret = getattr(problem, "interpret", None)
-        heard = callback if callback is None or interpret is None else lambda found: callback(interpret(found))
-        solution = method.solve(assembled, first, key, Limits(deadline, heard))
+        reported = callback if callback is None or interpret is None else lambda found: callback(interpret(found))
+        solution = method.solve(assembled, first, key, Limits(deadline, reported))
         solution = solution if interpret is None else interpret(solution)
     try:
         if callback is not None:

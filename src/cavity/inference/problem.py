@@ -176,4 +176,5 @@ class Problem:
 
 def as_mask(multiplicity: np.ndarray) -> np.ndarray:
     """Multiplicities of 0 and 1 as booleans, by which the compiled loop knows that there are no others."""
-    return multiplicity == 1 if np.isin(multiplicity, (0, 1)).all() else multiplicity
+    ones = multiplicity == 1
+    return ones if (ones | (multiplicity == 0)).all() else multiplicity

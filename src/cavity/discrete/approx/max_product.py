@@ -90,12 +90,12 @@ def max_product(
     """
     asked = Approximation(graph)
     problem = asked.problem().with_moments(Enumeration(maximum=True))
-    told = None if callback is None else lambda solution: callback(asked.interpret(solution))
+    reported = None if callback is None else lambda solution: callback(asked.interpret(solution))
     tried = METHODS if method is None else (method,)
-    solution = infer(problem, tried[0], max_seconds=max_seconds, callback=told)
+    solution = infer(problem, tried[0], max_seconds=max_seconds, callback=reported)
     for own in tried[1:]:
         if not solution.converged and solution.status not in (Status.INTERRUPTED, Status.TIME_BUDGET):
-            solution = infer(problem, own, max_seconds=max_seconds, callback=told)
+            solution = infer(problem, own, max_seconds=max_seconds, callback=reported)
     found = asked.interpret(solution).marginals
     best = [row / row.max() for row in found]
     states = decide_states(graph, solution, best)

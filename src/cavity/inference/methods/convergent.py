@@ -97,7 +97,7 @@ class DoubleLoop(Method):
         first, _, _ = settle(problem, rule.as_compiled(), Start(sites), key)
         gamma, residuals = marginals_of(problem, first.q), []
 
-        def told(solution: Solution) -> Solution:
+        def of_whole_run(solution: Solution) -> Solution:
             """The solution with the account of the whole run."""
             return dataclasses.replace(
                 solution,
@@ -119,15 +119,15 @@ class DoubleLoop(Method):
                 if solution.converged or step == self.max_sweeps:
                     break
                 if time.perf_counter() >= limits.deadline:
-                    return told(solution).ended(Status.TIME_BUDGET)
+                    return of_whole_run(solution).ended(Status.TIME_BUDGET)
                 if limits.callback is not None:
-                    limits.callback(told(solution).ended(Status.RUNNING))
+                    limits.callback(of_whole_run(solution).ended(Status.RUNNING))
         except KeyboardInterrupt:
             if solution is None:
                 raise
-            return told(solution).interrupted()
+            return of_whole_run(solution).interrupted()
         assert solution is not None
-        return told(solution)
+        return of_whole_run(solution)
 
     def __str__(self) -> str:
         return "ConvergentEP" + (f"({self.power:g})" if self.power != 1 else "")

@@ -114,6 +114,8 @@ def split_weights(sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
         The whole numbers ⌈W⌉, and the powers in (0, 1]; None where all powers are 1.
     """
     total = np.asarray(sample_weight, float)
+    if (total == 1.0).all():
+        return total, None
     total = np.where(total > 0, without_rounding(total), 0.0)
     multiplicity = np.ceil(total)
     if (multiplicity == total).all():

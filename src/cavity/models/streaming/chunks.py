@@ -155,10 +155,10 @@ class Chunk(NamedTuple):
     def checksum(self) -> float:
         """A number that other rows, or these in another order, would not have."""
         n, d = self.X.shape
-        # A column of large numbers, such as time stamps, must not hide the others.
-        scale = np.maximum(np.abs(self.X).max(axis=0), 1.0)
-        found = self.X @ (np.cos(np.arange(d)) / scale) + self.weights + np.cos(1.0 + np.arange(len(self.y))) @ self.y
-        return float(np.cos(np.arange(n)) @ found)
+        order = np.cos(np.arange(n))
+        # A column of large numbers, such as time stamps, must not hide the others: of each the logarithm counts.
+        columns = np.cos(np.arange(d)) @ np.arcsinh(order @ self.X)
+        return float(columns + order @ (self.weights + np.cos(1.0 + np.arange(len(self.y))) @ self.y))
 
 
 @dataclasses.dataclass

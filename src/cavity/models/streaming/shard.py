@@ -239,7 +239,11 @@ def measure_chunk(
     problem: Problem, method: UpdateRule, totals: PassTotals, sites: jax.Array, key: jax.Array
 ) -> PassTotals:
     """The totals after the sites of a chunk were measured at q as it is; q stays."""
-    report, _ = measure_shard(problem, method, totals.total.minus(own_sums(problem, sites)), sites, key)
+    own = own_sums(problem, sites)
+    problem, state = shard_state(problem, method, totals.total.minus(own), ShardSites(sites, own))
+    # Rest and chunk make the total: with q from there nothing needs the sums of the chunk, a second pass over its rows.
+    state = state._replace(q=ShardWeights(*totals.total.q(), own.shift, own.precision))
+    report = stepping.measure(problem, method, state, key)
     numbers = (jnp.sum(flags[0]) for flags in (report.improper, report.nonfinite, report.constraint_relaxed))
     return totals._replace(counts=totals.counts.plus(report.mismatch[0], *numbers, 0))
 
