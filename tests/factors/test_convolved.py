@@ -100,4 +100,4 @@ def test_a_flat_message_stays_flat():
 )
 def test_bad_input_is_refused_in_one_sentence(data, message):
     with pytest.raises(ValueError, match=message):
-        GaussianConvolved(Tempered(Step())).check(data)
+        GaussianConvolved(Tempered(Step())).validate(data)

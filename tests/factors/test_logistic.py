@@ -103,5 +103,5 @@ def test_log_density_and_refusals():
     np.testing.assert_allclose(log_density(0.0), [-800.0, -np.log1p(np.exp(-0.3))], rtol=1e-15)
     np.testing.assert_allclose(log_density(0.2)[0], np.log(0.2), rtol=1e-14)
     with pytest.raises(ValueError, match=r"data of Logistic must be labels −1 or \+1; found 0.0"):
-        Logistic().check(np.array([0.0, 1.0]))
+        Logistic().validate(np.array([0.0, 1.0]))
     assert Logistic().tilted(Beta(), jnp.ones(2), 1.0, 1.0) is NotImplemented

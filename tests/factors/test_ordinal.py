@@ -91,7 +91,7 @@ def test_predictions_and_log_density_against_scipy():
 )
 def test_bad_input_is_refused_in_one_sentence(thresholds, scale, classes, message):
     with pytest.raises(ValueError, match=message):
-        OrdinalProbit(np.array(thresholds), scale).check(np.array(classes))
+        OrdinalProbit(np.array(thresholds), scale).validate(np.array(classes))
 
 
 def test_other_families_have_no_closed_form():

@@ -58,7 +58,7 @@ def test_predictions_against_draws_of_the_rate():
 @pytest.mark.parametrize("count", [-1.0, 2.5])
 def test_only_counts(count):
     with pytest.raises(ValueError, match=f"data of Poisson must be counts 0, 1, 2, …; found {count}"):
-        Poisson().check(np.array([1.0, count]))
+        Poisson().validate(np.array([1.0, count]))
 
 
 def test_other_families_have_no_closed_form():

@@ -93,9 +93,9 @@ def test_predictions_of_both_labels():
 
 def test_bad_input_is_refused_and_other_families_have_no_closed_form():
     with pytest.raises(ValueError, match=r"data of Probit must be labels −1 or \+1; found 2.0"):
-        Probit().check(np.array([1.0, 2.0]))
+        Probit().validate(np.array([1.0, 2.0]))
     with pytest.raises(ValueError, match=r"label_noise must lie in \[0, 0.5\); found 0.7"):
-        Probit(0.7).check(np.array([1.0]))
+        Probit(0.7).validate(np.array([1.0]))
     assert Probit().tilted(SphericalGaussian(2), np.ones(3), 1.0, 1.0) is NotImplemented
 
 

@@ -112,7 +112,7 @@ def test_log_density_has_two_levels():
 )
 def test_bad_input_is_refused_in_one_sentence(noise, labels, message):
     with pytest.raises(ValueError, match=message):
-        Step(noise).check(np.array(labels))
+        Step(noise).validate(np.array(labels))
 
 
 def test_other_families_have_no_closed_form():

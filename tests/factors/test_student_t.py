@@ -73,7 +73,7 @@ def test_log_density_and_predictions_against_scipy():
 
 def test_bad_parameters_are_refused():
     with pytest.raises(ValueError, match=r"df must be positive; found 0.0"):
-        StudentT(1.0, 0.0).check(np.array([1.0]))
+        StudentT(1.0, 0.0).validate(np.array([1.0]))
     with pytest.raises(ValueError, match=r"scale must be positive; found -2.0"):
-        StudentT(-2.0, 3.0).check(np.array([1.0]))
+        StudentT(-2.0, 3.0).validate(np.array([1.0]))
     assert StudentT(1.0, 4.0).tilted(Beta(), jnp.ones(2), 1.0, 1.0) is NotImplemented

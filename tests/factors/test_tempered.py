@@ -57,7 +57,7 @@ def test_weights_are_traced_and_differentiable():
 )
 def test_bad_input_is_refused_in_one_sentence(data, message):
     with pytest.raises(ValueError, match=message):
-        Tempered(Step()).check(data)
+        Tempered(Step()).validate(data)
 
 
 def test_predictions_are_those_of_the_factor():

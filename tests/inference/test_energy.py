@@ -31,13 +31,13 @@ def grid_sum(log_density, eta):
 class Clutter:
     """Three points, one of them twice, of one location."""
 
-    x, copies, slots = np.array([0.5, 2.2, -3.0]), np.array([2.0, 1.0, 1.0]), [0, 1]
+    x, multiplicity, slots = np.array([0.5, 2.2, -3.0]), np.array([2.0, 1.0, 1.0]), [0, 1]
 
     def problem(self):
-        return cv.models.posterior(cv.factors.Clutter(0.4, 10.0), self.x, 0.0, 25.0, multiplicity=self.copies)
+        return cv.models.posterior(cv.factors.Clutter(0.4, 10.0), self.x, 0.0, 25.0, multiplicity=self.multiplicity)
 
     def parts(self, sites, power):
-        total = np.array([0.0, 1 / 25.0]) + self.copies @ sites
+        total = np.array([0.0, 1 / 25.0]) + self.multiplicity @ sites
         terms = [np.log(0.6 * normal(x, GRID, 1.0) + 0.4 * normal(x, 0.0, 10.0)) for x in self.x]
         tilts = [lambda c, term=term: grid_sum(power * term, c) for term in terms]
         return gaussian_partition(total) - gaussian_partition(np.array([0.0, 0.04])), gaussian_partition, tilts
@@ -46,15 +46,17 @@ class Clutter:
 class Process:
     """Noisy probit labels of four dependent latents, one of them twice and one not at all."""
 
-    y, copies, slots = np.array([1.0, -1.0, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 0.0]), [0, 1]
+    y, multiplicity, slots = np.array([1.0, -1.0, 1.0, 1.0]), np.array([1.0, 2.0, 1.0, 0.0]), [0, 1]
     K = 2.0 * np.exp(-0.5 * np.subtract.outer([0.0, 0.4, 1.5, 1.9], [0.0, 0.4, 1.5, 1.9]) ** 2)
 
     def problem(self):
         likelihood = cv.factors.Probit(0.1)
-        return cv.models.latent_gaussian(self.y, likelihood, kernel_matrix=self.K, multiplicity=self.copies).problem()
+        return cv.models.latent_gaussian(
+            self.y, likelihood, kernel_matrix=self.K, multiplicity=self.multiplicity
+        ).problem()
 
     def parts(self, sites, power):
-        nu, tau = (self.copies[:, None] * sites).T
+        nu, tau = (self.multiplicity[:, None] * sites).T
         covariance = np.linalg.inv(np.linalg.inv(self.K) + np.diag(tau))
         value = 0.5 * nu @ covariance @ nu - 0.5 * np.linalg.slogdet(np.eye(4) + self.K * tau)[1]
         terms = [np.log(0.1 + 0.8 * np.exp(log_ndtr(y * GRID))) for y in self.y]
@@ -64,7 +66,7 @@ class Process:
 class Weights:
     """The weight of one of two components: a Beta distribution, integrated over log odds."""
 
-    densities, copies, slots = np.array([[0.4, 2.0], [1.5, 0.3], [0.8, 0.9]]), np.ones(3), [0, 1]
+    densities, multiplicity, slots = np.array([[0.4, 2.0], [1.5, 0.3], [0.8, 0.9]]), np.ones(3), [0, 1]
 
     def problem(self):
         return cv.models.mixture_weights(self.densities, prior=[1.5, 2.0])
@@ -86,7 +88,7 @@ class Tables:
     """Two dependent discrete variables held as independent ones; sites have log weights and counts of zeros."""
 
     tables = np.random.default_rng(0).uniform(0.1, 2.0, (3, 2, 3))
-    copies, slots = np.ones(3), [0, 1, 4, 5, 6]
+    multiplicity, slots = np.ones(3), [0, 1, 4, 5, 6]
     family = cv.families.Product((cv.families.Categorical(2), cv.families.Categorical(3)))
 
     def problem(self):
@@ -117,7 +119,7 @@ def by_hand(case, sites, gamma, power):
     total, partition, tilts = case.parts(sites, power)
     terms = [
         weight / power * (tilt(own - power * site) - partition(own))
-        for weight, tilt, own, site in zip(case.copies, tilts, gamma, sites, strict=True)
+        for weight, tilt, own, site in zip(case.multiplicity, tilts, gamma, sites, strict=True)
         if weight > 0
     ]
     return -total - np.sum(terms)
@@ -137,7 +139,7 @@ def slopes(function, at, slots, step=1e-5):
 @pytest.mark.parametrize(("case", "power"), CASES, ids=name)
 def test_energy_and_slopes_at_any_state(case, power):
     """Sites and marginals drawn at random, each cavity proper: value and both gradients."""
-    rng, size = np.random.default_rng(1), (len(case.copies), 2 if len(case.slots) == 2 else 10)
+    rng, size = np.random.default_rng(1), (len(case.multiplicity), 2 if len(case.slots) == 2 else 10)
     sites, gamma = np.zeros(size), np.zeros(size)
     sites[:, case.slots] = rng.uniform(0.05, 0.15, (size[0], len(case.slots)))
     gamma[:, case.slots] = rng.uniform(0.5, 1.5, (size[0], len(case.slots)))

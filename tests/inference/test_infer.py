@@ -204,8 +204,8 @@ def test_improper_cavities_are_counted_not_hidden():
         (lambda: cv.infer(cv.models.posterior(TERM, X, moments="quadrature")), "moments"),
         (lambda: cv.infer(cv.models.posterior(TERM, X, prior=3)), "prior"),
         (lambda: cv.infer(cv.models.posterior(TERM, X, prior=(cv.families.Gaussian(), [0.0, 1.0, 1.0]))), "prior"),
-        (lambda: cv.models.posterior(TERM, X, multiplicity=np.full(20, 0.5)).check(), "multiplicity"),
-        (lambda: cv.models.posterior(TERM, X, multiplicity=np.ones(3)).check(), "multiplicity"),
+        (lambda: cv.models.posterior(TERM, X, multiplicity=np.full(20, 0.5)).validate(), "multiplicity"),
+        (lambda: cv.models.posterior(TERM, X, multiplicity=np.ones(3)).validate(), "multiplicity"),
     ],
 )
 def test_bad_calls_are_named(call, word):

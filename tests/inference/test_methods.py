@@ -48,8 +48,8 @@ def test_a_new_kind_of_method_needs_no_word_of_the_others():
         first: cv.Method
         tol: float = 1e-8
 
-        def check(self, problem):
-            self.first.check(problem)
+        def validate(self, problem):
+            self.first.validate(problem)
 
         def solve(self, problem, init, key, limits):
             return cv.infer(problem, self.first, init=self.first.solve(problem, init, key, limits))

@@ -60,14 +60,14 @@ def test_equations_are_solved(dimension):
     parts = []
     for _ in range(2):
         own = np.eye(2) + 0.1 * rng.normal(size=(n, 2, 2))
-        copies = rng.integers(1, 3, n).astype(float)
-        parts.append(Equations(None, copies, rng.normal(size=(n, 2, 2)), own, rng.normal(size=(n, 2))))
+        multiplicity = rng.integers(1, 3, n).astype(float)
+        parts.append(Equations(None, multiplicity, rng.normal(size=(n, 2, 2)), own, rng.normal(size=(n, 2))))
     traced = tuple(jax.tree.map(jnp.asarray, part) for part in parts)
     solve, matrix = (solve_in_basis, root) if dimension else (solve_dense, covariance)
     found = jax.jit(solve)(jnp.asarray(matrix), traced)
     sd = np.sqrt(np.diag(covariance))
     rho = covariance / np.outer(sd, sd)
-    total = sum(part.copies[:, None] * np.asarray(x) for part, x in zip(parts, found, strict=True))
+    total = sum(part.multiplicity[:, None] * np.asarray(x) for part, x in zip(parts, found, strict=True))
     moved = np.stack([rho @ total[:, 0], 0.5 * rho**2 @ total[:, 1]], axis=1)
     for part, x in zip(parts, found, strict=True):
         left = np.einsum("ijk,ik->ij", part.mixing, moved) + np.einsum("ijk,ik->ij", part.own, np.asarray(x))

@@ -81,16 +81,16 @@ def clutter_curvature(data: ClutterData, theta: np.ndarray) -> tuple[float, np.n
     """log p(D, θ), the next θ of EM and H (3.63), all from one visit of the terms."""
     r, rest = data.responsibilities(theta)
     value = data.prior.log_density(theta[None])[0]
-    value += data.copies @ np.logaddexp(data.log_signal(theta), data.log_background)
+    value += data.multiplicity @ np.logaddexp(data.log_signal(theta), data.log_background)
     following, precision = data.conditional(r)
     gap = data.x - theta
-    return float(value), following, (gap.T * (data.copies * r * rest)) @ gap - precision
+    return float(value), following, (gap.T * (data.multiplicity * r * rest)) @ gap - precision
 
 
 def clutter_laplace(data: ClutterData, start: Any, tolerance: float, max_iterations: int) -> Estimate:
     """EM: r_i at θ (3.64), then θ = (Λ₀ + Σ r_i)⁻¹ (Λ₀ m₀ + Σ r_i x_i)."""
     theta = data.default_start() if start is None else np.asarray(start, float).reshape(data.x.shape[1])
-    scale = np.sqrt(np.sum(data.copies) + np.max(np.linalg.eigvalsh(data.prior.precision)))
+    scale = np.sqrt(np.sum(data.multiplicity) + np.max(np.linalg.eigvalsh(data.prior.precision)))
 
     def settled(theta: np.ndarray, following: np.ndarray) -> bool:
         rounding = 8 * np.finfo(float).eps * np.max(np.abs(theta))
@@ -113,7 +113,7 @@ def em_to_mode(
         value, following, hessian = curvature(data, theta)
         log_z, spread = gaussian_integral(value, hessian)
         mean, covariance = moments(theta, spread)
-        trace.append((iteration * len(data.copies), log_z, mean))
+        trace.append((iteration * len(data.multiplicity), log_z, mean))
         if settled(theta, following):
             note = ""
             break
@@ -130,15 +130,15 @@ def softmax_curvature(data: MixtureData, w: np.ndarray) -> tuple[float, np.ndarr
     the last row and column left out.
     Which component is the reference does not matter: the change between two is linear with determinant ±1.
     """
-    a, copies = data.concentration, data.copies
+    a, multiplicity = data.concentration, data.multiplicity
     with np.errstate(divide="ignore"):
         log_parts = np.log(w) + data.log_densities
     log_terms = np.asarray(logsumexp(log_parts, axis=1))
     r = np.exp(log_parts - log_terms[:, None])
-    value = copies @ log_terms + a @ np.log(w) + gammaln(a.sum()) - gammaln(a).sum()
-    total = a.sum() + copies.sum()
-    shares = copies @ r
-    hessian = np.diag(shares) - (r.T * copies) @ r - total * (np.diag(w) - np.outer(w, w))
+    value = multiplicity @ log_terms + a @ np.log(w) + gammaln(a.sum()) - gammaln(a).sum()
+    total = a.sum() + multiplicity.sum()
+    shares = multiplicity @ r
+    hessian = np.diag(shares) - (r.T * multiplicity) @ r - total * (np.diag(w) - np.outer(w, w))
     return float(value), (a + shares) / total, hessian[:-1, :-1]
 
 

@@ -209,7 +209,7 @@ def latent_model(K: Any, y: Any, factor: Factor) -> tuple[np.ndarray, Any]:
     for leaf in jax.tree.leaves(data):
         if len(leaf) != n:
             raise ValueError(f"y must have one entry for each of the {n} rows of K; found {len(leaf)}.")
-    factor.check(data)
+    factor.validate(data)
     return 0.5 * (found + found.T), data
 
 

@@ -69,7 +69,7 @@ def one_pass(method: str, problem: Any, rule: Rule) -> Estimate:
     if data is None:
         raise problem_data.unsupported(method, problem, problem_data.MIXTURE)
     concentration = data.concentration.copy()
-    rows = data.log_densities[problem_data.repetitions(method, data.copies)]
+    rows = data.log_densities[problem_data.repetitions(method, data.multiplicity)]
     log_evidence, trace = 0.0, []
     for count, row in enumerate(rows, start=1):
         # p_ik is used up to its largest entry, which log_evidence gets back.

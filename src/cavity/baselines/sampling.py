@@ -121,8 +121,8 @@ def gibbs_chain(
 
 def clutter_chain(data: ClutterData, samples: int, burn_in: int, rng: np.random.Generator, start: Any) -> Chain:
     """c_i ~ Bernoulli(r_i(θ)), then θ ~ N((Λ₀ + N)⁻¹ (Λ₀ m₀ + Σ_{c_i = 1} x_i), (Λ₀ + N)⁻¹)."""
-    index = problem_data.repetitions("gibbs", data.copies)
-    single = data._replace(x=data.x[index], copies=np.ones(index.size))
+    index = problem_data.repetitions("gibbs", data.multiplicity)
+    single = data._replace(x=data.x[index], multiplicity=np.ones(index.size))
     n, d = single.x.shape
     theta = data.default_start() if start is None else np.asarray(start, float).reshape(d)
     # The conditional precision Λ₀ + N I has the eigenvectors of the prior's, whatever N is.
@@ -147,7 +147,7 @@ def clutter_chain(data: ClutterData, samples: int, burn_in: int, rng: np.random.
 
 def mixture_chain(data: MixtureData, samples: int, burn_in: int, rng: np.random.Generator, start: Any) -> Chain:
     """z_i ~ Categorical(w_k p_ik / Σ_j w_j p_ij), then w ~ Dirichlet(a + counts)."""
-    rows = data.log_densities[problem_data.repetitions("gibbs", data.copies)]
+    rows = data.log_densities[problem_data.repetitions("gibbs", data.multiplicity)]
     n, components = rows.shape
     prior = data.concentration
     w = prior / prior.sum() if start is None else np.asarray(start, float)

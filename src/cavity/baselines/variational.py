@@ -75,7 +75,7 @@ def clutter_bound(data: ClutterData, q1: np.ndarray, q2: np.ndarray) -> tuple[fl
     terms = times_log(q1, data.log_signal(mean)) + times_log(q2, data.log_background) + entr(q1) + entr(q2)
     gap = mean - data.prior.mean
     log_det = np.linalg.slogdet(precision)[1]
-    value = data.copies @ terms - 0.5 * (gap @ data.prior.precision @ gap + log_det - data.prior.log_det)
+    value = data.multiplicity @ terms - 0.5 * (gap @ data.prior.precision @ gap + log_det - data.prior.log_det)
     return float(value), mean, np.linalg.inv(precision)
 
 
@@ -120,9 +120,10 @@ def mixture_bayes(data: MixtureData, start: Any, tolerance: float, max_iteration
     note = f"The bound still grew after {max_iterations} iterations."
     mean, covariance = problem_data.dirichlet_moments(prior)
     for iteration in range(1, max_iterations + 1):
-        concentration = prior + data.copies @ q
+        concentration = prior + data.multiplicity @ q
         terms = np.sum(times_log(q, data.log_densities) + entr(q), axis=1)
-        value = dirichlet_log_normaliser(concentration) - dirichlet_log_normaliser(prior) + float(data.copies @ terms)
+        value = dirichlet_log_normaliser(concentration) - dirichlet_log_normaliser(prior)
+        value += float(data.multiplicity @ terms)
         mean, covariance = problem_data.dirichlet_moments(concentration)
         trace.append((iteration * len(q), value, mean))
         following = mixture_weights_q(data, concentration)
@@ -169,11 +170,11 @@ def variational_bound_by_quadrature(problem: Any, estimate: Estimate) -> float:
 def clutter_bound_by_quadrature(data: ClutterData, estimate: Estimate) -> float:
     """∫ p(θ) Π_i (3.67) dθ."""
     q1, q2 = data.responsibilities(np.reshape(estimate.mean, 1), float(np.reshape(estimate.covariance, ())))
-    constant = data.copies @ (times_log(q2, data.log_background) + entr(q1) + entr(q2))
+    constant = data.multiplicity @ (times_log(q2, data.log_background) + entr(q1) + entr(q2))
 
     def log_bound(theta: np.ndarray) -> np.ndarray:
         signal = data.log_signal_constant - 0.5 * (data.x[:, 0] - theta[:, None]) ** 2
-        return data.prior.log_density(theta[:, None]) + constant + times_log(q1, signal) @ data.copies
+        return data.prior.log_density(theta[:, None]) + constant + times_log(q1, signal) @ data.multiplicity
 
     edges = prior_edges(float(data.prior.mean[0]), float(data.prior.precision[0, 0] ** -0.5), data.x[:, 0])
     return integrate_on_host(log_bound, edges).log_z
@@ -184,8 +185,8 @@ def mixture_bound_by_quadrature(data: MixtureData, estimate: Estimate) -> float:
     spread = np.diag(estimate.covariance)
     total = np.sum(estimate.mean * (1.0 - estimate.mean)) / np.sum(spread) - 1.0
     q = mixture_weights_q(data, total * estimate.mean)
-    constant = data.copies @ np.sum(times_log(q, data.log_densities) + entr(q), axis=1)
-    powers = data.concentration + data.copies @ q
+    constant = data.multiplicity @ np.sum(times_log(q, data.log_densities) + entr(q), axis=1)
+    powers = data.concentration + data.multiplicity @ q
 
     def log_bound(logit: np.ndarray) -> np.ndarray:
         # dw = w (1 − w) dlogit: the powers are a_k + Σ q_ik, not one less, and nothing is singular at the ends.

@@ -50,7 +50,7 @@ class Question(NamedTuple):
     method: str
     max_seconds: float | None
 
-    def check(self, plot: Path | None) -> None:
+    def validate(self, plot: Path | None) -> None:
         """Refuse options that are unknown or do not go together."""
         checks.choice("--task", self.task, TASKS)
         checks.choice("--method", self.method, tuple(METHODS))
@@ -115,7 +115,7 @@ def infer_command(
     with in_a_sentence(too_large="There is not enough memory for this model with this --approximation."):
         form = approximation or ("exact" if task == "MAP" else "disconnected")
         question = Question(form, clusters, task, method, max_seconds)
-        question.check(plot)
+        question.validate(plot)
         files = [path for path in (model, evidence) if path is not None]
         for path in files:
             check_readable(path)

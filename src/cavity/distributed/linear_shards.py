@@ -240,7 +240,7 @@ def check_observations(y: np.ndarray, number: int, factor: Factor) -> None:
 
     def refusal(rows: int) -> str | None:
         try:
-            factor.check(y[:rows])
+            factor.validate(y[:rows])
         except ValueError as error:
             return str(error)
         return None

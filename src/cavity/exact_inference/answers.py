@@ -110,7 +110,7 @@ def expand_mixture(data: MixtureData) -> Estimate:
 
     p(D) = Σ_c C(c) B(a + c) / B(a), and the moments are those of the mixture of Dirichlets.
     """
-    rows = data.log_densities[problem_data.repetitions("exact", data.copies)]
+    rows = data.log_densities[problem_data.repetitions("exact", data.multiplicity)]
     n, components = rows.shape
     if n * (n + 1) ** (components - 1) > MAX_EXPANSION:
         most = f"n (n + 1)^(K − 1) ≤ {MAX_EXPANSION:.0e} coefficients"
@@ -159,7 +159,7 @@ def enumerate_clutter(data: ClutterData) -> Estimate:
         Σ_S log (1−w) N(x_i; m, I) + Σ_not S log w N(x_i; 0, c I) − ½ (m − m₀)ᵀ Λ₀ (m − m₀) − ½ log |Λ|/|Λ₀|:
     residuals from m, whose squares do not cancel however far the points lie from the prior mean.
     """
-    index = problem_data.repetitions("exact", data.copies)
+    index = problem_data.repetitions("exact", data.multiplicity)
     n = index.size
     if n > MAX_ENUMERATED:
         most = f"2^n assignments of a vector clutter problem, n ≤ {MAX_ENUMERATED}"

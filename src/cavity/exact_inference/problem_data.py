@@ -83,7 +83,7 @@ class ClutterData(NamedTuple):
     x: np.ndarray
     w: float
     clutter_variance: float
-    copies: np.ndarray
+    multiplicity: np.ndarray
     prior: GaussianPrior
 
     @property
@@ -109,7 +109,7 @@ class ClutterData(NamedTuple):
 
     def conditional(self, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and precision of θ when point i counts as `share_i` observations of it (3.71–3.72)."""
-        share = self.copies * share
+        share = self.multiplicity * share
         precision = self.prior.precision + np.sum(share) * np.eye(self.x.shape[1])
         return np.linalg.solve(precision, self.prior.precision @ self.prior.mean + share @ self.x), precision
 
@@ -122,7 +122,7 @@ class MixtureData(NamedTuple):
     """log p_k(x_i) (n, K), how often each term counts, and the concentration of the Dirichlet prior."""
 
     log_densities: np.ndarray
-    copies: np.ndarray
+    multiplicity: np.ndarray
     concentration: np.ndarray
 
 
@@ -131,7 +131,7 @@ def resolve_problem(problem: Any) -> Problem:
     found = problem.problem() if hasattr(problem, "problem") else problem
     if not isinstance(found, Problem):
         raise TypeError(f"problem must be a cavity Problem or have a method problem(); found {type(problem).__name__}.")
-    float64(found.check)()
+    float64(found.validate)()
     return found
 
 
@@ -148,11 +148,12 @@ def copies_of(group: SiteGroup) -> np.ndarray:
     return np.ones(group.size) if group.multiplicity is None else np.asarray(group.multiplicity, float)
 
 
-def repetitions(method: str, copies: np.ndarray) -> np.ndarray:
+def repetitions(method: str, multiplicity: np.ndarray) -> np.ndarray:
     """Index of the site of every single factor; a fraction of a factor cannot be assigned to a component."""
-    if not np.all(copies == np.rint(copies)):
-        raise ValueError(f"{method} needs whole multiplicities; found {copies[copies != np.rint(copies)][0]}.")
-    return np.repeat(np.arange(copies.size), copies.astype(int))
+    broken = multiplicity != np.rint(multiplicity)
+    if broken.any():
+        raise ValueError(f"{method} needs whole multiplicities; found {multiplicity[broken][0]}.")
+    return np.repeat(np.arange(multiplicity.size), multiplicity.astype(int))
 
 
 def read_gaussian_prior(problem: Problem) -> GaussianPrior | None:

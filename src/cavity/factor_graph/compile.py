@@ -56,8 +56,8 @@ class Statement:
         flat = jax.tree.map(lambda leaf: site_rows(leaf, shape), data)
         family = families[0] if len(families) == 1 else Product(families)
         found = moments or factor.default_moments() or integrator(factor, family, flat)
-        factor.check(flat)
-        found.check(factor, family)
+        factor.validate(flat)
+        found.validate(factor, family)
         return cls(factor, families, rows.astype(np.int32), flat, found)
 
     @property

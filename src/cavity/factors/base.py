@@ -46,7 +46,7 @@ class Factor:
     def __init_subclass__(cls) -> None:
         open_float64(cls, "predict")
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         """Refuse parameters or data the factor is not defined for, in one sentence; values being traced pass."""
         for leaf in jax.tree.leaves(data):
             checks.array("data", leaf, tuple(range(1, np.ndim(leaf) + 1)) or (1,))

@@ -46,9 +46,9 @@ class BinaryLikelihood(Factor):
 
     label_noise: Any = 0.0
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         """Refuse a label noise outside [0, ½) and labels other than −1 and +1; traced values pass."""
-        super().check(data)
+        super().validate(data)
         noise = checks.number("label_noise", self.label_noise)
         if not is_traced(noise) and not 0 <= noise < 0.5:
             raise ValueError(f"label_noise must lie in [0, 0.5); found {noise}.")

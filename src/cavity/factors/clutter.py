@@ -53,10 +53,10 @@ class Clutter(Factor):
         "Gaussian and SphericalGaussian with any power (by a one-dimensional integral)",
     )
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         checks.fraction("w", self.w)
         checks.positive("clutter_variance", self.clutter_variance)
-        super().check(data)
+        super().validate(data)
 
     def log_background(self, x: jax.Array) -> jax.Array:
         """log w N(x; 0, c I)."""

@@ -59,7 +59,7 @@ class GammaRate(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gamma, or Product of two Gammas, power 1",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         for name, own in zip(("shape", "x"), data, strict=True):
             checks.array(name, own, (1,))
             if not is_traced(own) and not (np.asarray(own) > 0).all():

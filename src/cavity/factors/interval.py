@@ -55,7 +55,7 @@ class Truncation(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         """Bounds may be infinite, but must leave room between them."""
         try:
             lower, upper = (np.asarray(bound, float) for bound in data)
@@ -127,8 +127,8 @@ class OrdinalProbit(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
 
-    def check(self, data: Any) -> None:
-        super().check(data)
+    def validate(self, data: Any) -> None:
+        super().validate(data)
         checks.positive("scale", self.scale)
         thresholds = checks.array("thresholds", self.thresholds, (1,))
         if not is_traced(thresholds) and not np.all(np.diff(thresholds) > 0):

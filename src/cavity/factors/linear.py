@@ -54,7 +54,7 @@ class Linear(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian, or a Product of them, power 1",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         checks.array("weights", data.weights, (2,))
         checks.array("offset", data.offset, (1,))
         checks.array("variance", data.variance, (1,))
@@ -180,7 +180,7 @@ class MatrixProduct(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("FullGaussian, or a Product of two, power 1",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         checks.array("matrix", data.matrix, (3,))
         checks.array("offset", data.offset, (2,))
         checks.array("covariance", data.covariance, (3,))

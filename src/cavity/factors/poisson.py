@@ -37,8 +37,8 @@ class Poisson(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power (by a fixed rule)",)
 
-    def check(self, data: Any) -> None:
-        super().check(data)
+    def validate(self, data: Any) -> None:
+        super().validate(data)
         if is_traced(data):
             return
         counts = np.asarray(data, float)

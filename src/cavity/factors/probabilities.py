@@ -48,7 +48,7 @@ class Bernoulli(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Beta, or Product of Categorical(2) and Beta, power 1",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         checks.array("y", data, (1,))
         if not is_traced(data) and not np.isin(np.asarray(data), (0, 1)).all():
             raise ValueError("y of Bernoulli must be 0 or 1.")
@@ -97,7 +97,7 @@ class CategoricalDraw(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Dirichlet, or Product of Categorical and Dirichlet, power 1",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         checks.array("y", data, (1,))
         if not is_traced(data) and not np.all((np.asarray(data) >= 0) & (np.asarray(data) % 1 == 0)):
             raise ValueError("y of CategoricalDraw must be states: 0, 1, 2, …")
@@ -161,7 +161,7 @@ class Mixture(Factor):
 
     closed_forms = ("Dirichlet with power 1, matching E[log w] or, for the Cowell projection, E[w] and Σ E[w²]",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         """Log densities may be −inf, but not everywhere in a row."""
         table = data if is_traced(data) else np.asarray(data, float)
         if not is_traced(table) and not np.all(np.isfinite(table.max(axis=-1)) & ~np.isnan(table).any(axis=-1)):

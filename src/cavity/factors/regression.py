@@ -54,9 +54,9 @@ class Gaussian(Factor):
 
     closed_forms = ("Gaussian with any power",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         checks.positive("variance", self.variance)
-        super().check(data)
+        super().validate(data)
 
     def is_log_concave(self) -> bool:
         return True
@@ -109,10 +109,10 @@ class StudentT(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power (by a fixed rule)",)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         checks.positive("scale", self.scale)
         checks.positive("df", self.df)
-        super().check(data)
+        super().validate(data)
 
     def log_density(self, x: jax.Array, data: Any) -> jax.Array:
         df, scaled = jnp.asarray(self.df, float), (x - data) / jnp.asarray(self.scale, float)

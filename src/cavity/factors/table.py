@@ -50,7 +50,7 @@ class Table(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Subtree, any power", "Path, any power")
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         """Refuse log weights of +inf or NaN; −inf is a weight of zero."""
         log_values = data.log_values if isinstance(data, OnTree | OnPath) else data
         if not is_traced(log_values) and not np.all(np.asarray(log_values) < np.inf):

@@ -48,12 +48,12 @@ class SiteWrapper(Factor):
     def closed_forms(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.factor.closed_forms
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         if not isinstance(data, tuple | list) or len(data) != 2:
             kind, found = type(self).__name__, type(data).__name__
             raise ValueError(f"data of {kind} must be a pair (data, {self.number}); found {found}.")
         inner, number = data
-        self.factor.check(inner)
+        self.factor.validate(inner)
         number = checks.array(self.number, number, (0, 1))
         if not is_traced(number) and not (number >= 0).all():
             raise ValueError(f"{self.number} must not be negative; found {number.min()}.")
@@ -77,8 +77,8 @@ class WithMoments(Factor):
     def default_moments(self) -> Any:
         return self.moments
 
-    def check(self, data: Any) -> None:
-        self.factor.check(data)
+    def validate(self, data: Any) -> None:
+        self.factor.validate(data)
 
     def has_density(self, data: Any) -> bool:
         return self.factor.has_density(data)
@@ -205,9 +205,9 @@ class Conditioned(Factor):
     factor: Factor
     places: tuple[int, ...] = static()
 
-    def check(self, data: Any) -> None:
-        super().check(data.values)
-        self.factor.check(data.own)
+    def validate(self, data: Any) -> None:
+        super().validate(data.values)
+        self.factor.validate(data.own)
 
     def has_density(self, data: Any) -> bool:
         return self.factor.has_density(data.own)

@@ -68,8 +68,8 @@ def at(
             spread=found.spread + rho * stiffness,
             log_partition=found.log_partition + rho * divergence,
         )
-        held = group.copies > 0
-        value = value + jnp.sum(jnp.where(held, group.copies * found.log_partition, 0.0)) / power
+        held = group.multiplicities > 0
+        value = value + jnp.sum(jnp.where(held, group.multiplicities * found.log_partition, 0.0)) / power
         feasible = feasible & jnp.all(found.usable)
         looks.append(found)
     return Point(sites, q, tuple(looks), jnp.where(feasible & jnp.isfinite(value), value, jnp.inf))
@@ -98,7 +98,7 @@ def inner_step(problem: Problem, power: float, now: Point) -> tuple[tuple[jax.Ar
     parts = tuple(equations(group, seen, power, surrogate=True) for group, seen in rows)
     steps = problem.posterior.solve(problem.prior, now.q, parts)
     promised = sum(
-        jnp.sum(jnp.where(part.copies[:, None] > 0, part.copies[:, None] * part.right * step, 0.0))
+        jnp.sum(jnp.where(part.multiplicity[:, None] > 0, part.multiplicity[:, None] * part.right * step, 0.0))
         for part, step in zip(parts, steps, strict=True)
     )
     return natural_steps(problem, marginals, steps), jnp.asarray(promised)
@@ -198,9 +198,9 @@ def outer_step(problem: Problem, power: float, sites: tuple[jax.Array, ...], gam
     inner = minimise(problem, power, gamma, sites, key)
     energy = problem.posterior.log_partition(problem.prior) - inner.value
     for group, surrogate in zip(problem.groups, gamma, strict=True):
-        held = group.copies > 0
+        held = group.multiplicities > 0
         partition = jax.vmap(group.family.log_partition)(surrogate)
-        energy = energy + jnp.sum(jnp.where(held, group.copies * partition, 0.0)) / power
+        energy = energy + jnp.sum(jnp.where(held, group.multiplicities * partition, 0.0)) / power
     return Outer(inner.sites, inner.marginals, energy, inner.rounds)
 
 

@@ -163,7 +163,7 @@ def measure_site(
     group_key = site_key(key, group.moments.random, number)
     trial = jax.tree.map(itemgetter(0), propose(method, group, state.moments[number], local, block, group_key))
     scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
-    held = rows.copies > 0
+    held = rows.multiplicity > 0
     unsure = held & trial.proper & trial.unsure
     nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
     mismatch = mismatch_of(method, group, rows, trial)
@@ -176,7 +176,7 @@ def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
     """q from the prior and the sites, free of the rounding of the updates."""
     weighted = []
     for group, own in zip(problem.groups, sites, strict=True):
-        weighted.append((group.scope, group.copies[:, None] * own))
+        weighted.append((group.scope, group.multiplicities[:, None] * own))
     return problem.posterior.refresh(problem.prior, tuple(weighted))
 
 
@@ -268,7 +268,7 @@ def conclude(problem: Problem, method: UpdateRule, state: State, report: Report)
             scales[number] = state.log_scales[number]
     evidence = problem.posterior.log_partition(state.q) - problem.posterior.log_partition(problem.prior)
     for group, own in zip(problem.groups, scales, strict=True):
-        evidence = evidence + jnp.sum(group.copies * own)
+        evidence = evidence + jnp.sum(group.multiplicities * own)
     return state._replace(log_scales=tuple(scales)), evidence
 
 

@@ -80,17 +80,17 @@ def look(
 
     data = jax.tree.map(jnp.asarray, group.data)
     found = jax.vmap(one)(marginals, cavities, data, jnp.arange(group.size))
-    return found._replace(usable=found.usable | (group.copies == 0))
+    return found._replace(usable=found.usable | (group.multiplicities == 0))
 
 
 def equations(group: SiteGroup, seen: Look, power: float, *, surrogate: bool) -> Equations:
     """The linear equations of a Newton step. surrogate: the cavity does not follow q (the inner steps)."""
     eye = jnp.broadcast_to(jnp.eye(group.family.local_size), seen.spread.shape)
     mixing = eye if surrogate else eye - seen.spread @ jnp.linalg.pinv(seen.fisher, hermitian=True)
-    held = (group.copies > 0)[:, None]
+    held = (group.multiplicities > 0)[:, None]
     return Equations(
         scope=group.scope,
-        copies=group.copies,
+        multiplicity=group.multiplicities,
         mixing=jnp.where(held[..., None], mixing, 0.0),
         own=jnp.where(held[..., None], power * seen.spread, eye),
         right=jnp.where(held, seen.gap, 0.0),

@@ -31,7 +31,7 @@ class SiteBatch(NamedTuple):
     which: jax.Array
     site: jax.Array
     memory: jax.Array
-    copies: jax.Array
+    multiplicity: jax.Array
     data: Any
     mask: jax.Array | None = None
 
@@ -62,7 +62,7 @@ class ProposedUpdate(NamedTuple):
 
 def deletion(method: UpdateRule, rows: SiteBatch) -> jax.Array:
     """What deletion takes out of q: site**power. A site of multiplicity 0 is not in q, so there is nothing to take."""
-    return method.power * jnp.minimum(rows.copies, 1.0)[..., None] * rows.site
+    return method.power * jnp.minimum(rows.multiplicity, 1.0)[..., None] * rows.site
 
 
 def propose(
@@ -116,7 +116,7 @@ def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: Pr
     if method.projection.memory:
         gap = jnp.maximum(gap, trial.drift)
     # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
-    return jnp.where(rows.copies == 0, 0.0, jnp.where(trial.accepted, gap, jnp.inf))
+    return jnp.where(rows.multiplicity == 0, 0.0, jnp.where(trial.accepted, gap, jnp.inf))
 
 
 def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
@@ -129,7 +129,7 @@ def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: Propos
     accepted = accepted if rows.mask is None else accepted & rows.mask
     step = method.damping
     if not group.at_most_one and not method.single_pass:
-        step = step * jnp.maximum(1.0 / jnp.maximum(rows.copies, 1.0), SHORTEST_SHARE)[..., None]
+        step = step * jnp.maximum(1.0 / jnp.maximum(rows.multiplicity, 1.0), SHORTEST_SHARE)[..., None]
     return jnp.where(accepted, step * (trial.message / method.power - rows.site), 0.0)
 
 
@@ -149,7 +149,7 @@ def visit(
     """
     places, rows = block
     trial = propose(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
-    change = rows.copies[:, None] * step_of(method, group, rows, trial)
+    change = rows.multiplicity[:, None] * step_of(method, group, rows, trial)
     absorb = partial(problem.posterior.absorb, window, group.scope, places)
     # A single site of one copy moves q between two proper distributions: itself and the projected one.
     if rows.which.shape[0] == 1 and group.at_most_one and method.power == 1.0:
@@ -178,7 +178,7 @@ def gather(
     group: SiteGroup, sites: jax.Array, memory: jax.Array, index: Table, mask: np.ndarray | None = None
 ) -> SiteBatch:
     """The rows of the sites `index`, any shape; an index no site has takes the last site's."""
-    rows = (sites, memory, group.copies, jax.tree.map(jnp.asarray, group.data))
+    rows = (sites, memory, group.multiplicities, jax.tree.map(jnp.asarray, group.data))
     if is_identity(index, group.size):
         picked = jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
     else:
@@ -356,7 +356,7 @@ def scatter_visits(
         log_scales = replaced(log_scales, scales, trials.accepted)
     counts = state.counts
     tilts = (*counts.tilts[:number], counts.tilts[number] + jnp.sum(real), *counts.tilts[number + 1 :])
-    held = real & (rows.copies > 0)
+    held = real & (rows.multiplicity > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),
         memory=replaced(state.memory, trials.memory, trials.accepted) if method.projection.memory else state.memory,

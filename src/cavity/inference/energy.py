@@ -123,18 +123,18 @@ def group_slopes(
         block = jax.tree.map(lambda leaf: leaf[None], rows)
         trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, learned, gamma[None], block, key))
         matched = trial.cavity + trial.message
-        tilted, copies = family.moments(matched), rows.copies
+        tilted, multiplicity = family.moments(matched), rows.multiplicity
         log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)
         length = jnp.sqrt(2.0 * jnp.maximum(family.kl(seen, matched), 0.0))
 
         def where_accepted(slope: jax.Array, otherwise: float) -> jax.Array:
-            return jnp.where(copies == 0, 0.0, jnp.where(trial.accepted, slope, otherwise))
+            return jnp.where(multiplicity == 0, 0.0, jnp.where(trial.accepted, slope, otherwise))
 
         return GroupSlopes(
-            where_accepted(-copies / power * log_ratio, jnp.nan),
-            where_accepted(copies * (tilted - family.moments(seen)), jnp.nan),
-            where_accepted(copies / power * (family.moments(gamma) - tilted), jnp.nan),
-            where_accepted(copies * length, jnp.inf),
+            where_accepted(-multiplicity / power * log_ratio, jnp.nan),
+            where_accepted(multiplicity * (tilted - family.moments(seen)), jnp.nan),
+            where_accepted(multiplicity / power * (family.moments(gamma) - tilted), jnp.nan),
+            where_accepted(multiplicity * length, jnp.inf),
         )
 
     rows = gather(group, sites, jnp.zeros((group.size, 0)), jnp.arange(group.size))

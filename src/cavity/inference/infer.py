@@ -115,8 +115,8 @@ def infer(
         padded = isinstance(problem, PaddedModel)
         assembled, init = problem.padded_problem(method, init) if padded else (problem.problem(), init)
         refuse_cut((problem, assembled, init, method))
-        assembled.check()
-        method.check(assembled)
+        assembled.validate()
+        method.validate(assembled)
         first = None if init is None else initial(assembled, method, init)
         key = jax.random.key(0) if key is None else key
         if is_traced((assembled, first, key)):

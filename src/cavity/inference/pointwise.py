@@ -47,7 +47,7 @@ def sum_log_terms(problem: Problem, x: Any, floor: Any = None) -> jax.Array:
     total = jnp.zeros(())
     for group, terms in zip(problem.groups, log_terms(problem, x), strict=True):
         raised = terms if floor is None else jnp.maximum(terms, floor)
-        total += jnp.sum(jnp.where(group.copies > 0, group.copies * raised, 0.0))
+        total += jnp.sum(jnp.where(group.multiplicities > 0, group.multiplicities * raised, 0.0))
     return total
 
 

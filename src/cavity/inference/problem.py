@@ -66,7 +66,7 @@ class SiteGroup:
         >>> import numpy as np
         >>> labels, family = np.array([1.0, -1.0]), cv.families.Gaussian()
         >>> group = cv.SiteGroup(cv.factors.Probit(), labels, family, cv.ClosedForm(), multiplicity=np.array([3, 2]))
-        >>> group.size, float(group.copies.sum())
+        >>> group.size, float(group.multiplicities.sum())
         (2, 5.0)
     """
 
@@ -83,7 +83,7 @@ class SiteGroup:
         return jax.tree.leaves(self.data)[0].shape[0]
 
     @property
-    def copies(self) -> jax.Array:
+    def multiplicities(self) -> jax.Array:
         """Multiplicity as an array of length `size`."""
         return jnp.ones(self.size) if self.multiplicity is None else jnp.asarray(self.multiplicity, float)
 
@@ -141,7 +141,7 @@ class Problem:
         """Itself: `infer` takes anything that has this method."""
         return self
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Refuse what cannot be run, in one sentence, before any computing; values being traced are not looked at."""
         if not self.groups:
             raise ValueError("groups is empty: a problem needs at least one group of sites.")
@@ -155,9 +155,9 @@ class Problem:
                 raise ValueError(f"data of group {number} is empty.")
             if not isinstance(group.moments, Moments):
                 raise TypeError(f"moments must be a strategy such as cavity.Quadrature(); found {group.moments!r}.")
-            group.moments.check(group.factor, group.family)
+            group.moments.validate(group.factor, group.family)
             if not is_traced((group.factor, group.data)):
-                group.factor.check(group.data)
+                group.factor.validate(group.data)
             if group.multiplicity is not None and not is_traced(group.multiplicity):
                 multiplicity, size = np.asarray(group.multiplicity, float), group.size
                 if multiplicity.shape != (size,):

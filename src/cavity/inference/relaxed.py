@@ -59,7 +59,7 @@ class Relaxed(Projection):
     memory: ClassVar[int] = 1
     tilts: ClassVar[int] = len(AROUND) + 1
 
-    def check(self, family: Family, power: float) -> None:
+    def validate(self, family: Family, power: float) -> None:
         if not isinstance(family, Gaussian):
             raise TypeError(
                 f"RelaxedEP needs the penalised KL of a relaxation factor, which is known for scalar Gaussian sites; "

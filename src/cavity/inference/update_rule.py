@@ -83,7 +83,7 @@ class Projection(ABC):
         """The family whose tilted statistics the projection wants; most want the family's own."""
         return family
 
-    def check(self, family: Family, power: float) -> None:
+    def validate(self, family: Family, power: float) -> None:
         """Refuse what the projection is not defined for, in one sentence; most are for all there is."""
         return
 

@@ -78,7 +78,7 @@ class Basis(ABC):
         """How many points or features were chosen."""
 
     @abstractmethod
-    def check(self, kernel: Kernel, columns: int) -> None:
+    def validate(self, kernel: Kernel, columns: int) -> None:
         """Refuse, in one sentence, a kernel this is no basis for, or points of that many columns."""
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Basis(ABC):
     def __call__(self, kernel: Kernel, X: Any) -> Spanned:
         """a and r at the rows of X."""
         X = kernel.check_points("X", X)
-        self.check(kernel, X.shape[1])
+        self.validate(kernel, X.shape[1])
         return compiled_spanned(self, without_bounds(kernel), X)
 
     @float64
@@ -150,7 +150,7 @@ class InducingInputs(Basis):
     def width(self) -> int:
         return np.shape(self.inputs)[0]
 
-    def check(self, kernel: Kernel, columns: int) -> None:
+    def validate(self, kernel: Kernel, columns: int) -> None:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"inducing inputs need a kernel of cavity.kernels; found {type(kernel).__name__}.")
         inputs = kernel.check_points("inputs", self.inputs)
@@ -221,14 +221,14 @@ class RandomFeatures(Basis):
         keys = jax.random.split(key, max(len(parts), 1))
         drawn = (np.asarray(frequencies(part, columns, pairs, own)) for part, own in zip(parts, keys, strict=False))
         made = cls(tuple(drawn))
-        made.check(kernel, columns)
+        made.validate(kernel, columns)
         return made
 
     @property
     def width(self) -> int:
         return 2 * sum(own.shape[0] for own in self.frequencies)
 
-    def check(self, kernel: Kernel, columns: int) -> None:
+    def validate(self, kernel: Kernel, columns: int) -> None:
         found = stationary_parts(kernel)
         if [np.shape(own)[1] for own in self.frequencies] != [columns] * len(found):
             shapes = [np.shape(own) for own in self.frequencies]

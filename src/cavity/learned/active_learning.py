@@ -131,8 +131,8 @@ class JustInTime(Moments):
 
     # ------------------------------------------------------------ inside compiled sweeps
 
-    def check(self, factor: Factor, family: Family) -> None:
-        self.oracle.check(factor)
+    def validate(self, factor: Factor, family: Family) -> None:
+        self.oracle.validate(factor)
         check_variables(factor, family)
 
     @float64

@@ -54,8 +54,8 @@ class EveryTime(Moments):
         # NumPy numbers, which may be used while a program is traced.
         self.key = np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key))
 
-    def check(self, factor: Factor, family: Family) -> None:
-        self.oracle.check(factor)
+    def validate(self, factor: Factor, family: Family) -> None:
+        self.oracle.validate(factor)
         check_variables(factor, family)
 
     def tilt(
@@ -175,7 +175,7 @@ def just_in_time(
     """
     inner = as_factor(factor_or_sampler, inputs, outputs)
     moments = JustInTime(oracle, draws=draws, tol_kl=tol_kl, key=key)
-    moments.oracle.check(inner)
+    moments.oracle.validate(inner)
     return LearnedFactor(inner, moments)
 
 
@@ -212,7 +212,7 @@ def every_time(
     """
     inner = as_factor(factor_or_sampler, inputs, outputs)
     moments = EveryTime(oracle, draws=draws, key=key)
-    moments.oracle.check(inner)
+    moments.oracle.validate(inner)
     return WithMoments(inner, moments)
 
 

@@ -83,7 +83,7 @@ class Oracle(ABC):
         >>> learned = cavity.learned.JustInTime(oracle=Exact())
     """
 
-    def check(self, factor: Factor) -> None:  # noqa: B027
+    def validate(self, factor: Factor) -> None:  # noqa: B027
         """Refuse a factor that it cannot answer for; by default none is refused.
 
         Args:
@@ -127,7 +127,7 @@ class Integrated(Oracle):
     def __init__(self, moments: Moments, least_ess: float) -> None:
         self.moments, self.least_ess = moments, least_ess
 
-    def check(self, factor: Factor) -> None:
+    def validate(self, factor: Factor) -> None:
         if simulator_of(factor)[0] is not None:
             raise TypeError("a sampler has no density that could be integrated: leave oracle out.")
 

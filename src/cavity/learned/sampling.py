@@ -146,7 +146,7 @@ class Simulated(Sampled):
     outputs' cavities say.
     """
 
-    def check(self, factor: Factor) -> None:
+    def validate(self, factor: Factor) -> None:
         simulator_in(factor)
 
     def count_proposed(self, site: SiteQuestion) -> int:

@@ -67,7 +67,7 @@ class Simulator(Factor):
         """Names and families of the inputs and of the outputs, in order."""
         return as_slots("inputs", self.inputs), as_slots("outputs", self.outputs)
 
-    def check(self, data: Any) -> None:
+    def validate(self, data: Any) -> None:
         own = getattr(data, "own", data)
         if np.any(np.asarray(own, float) != 0.0):
             raise ValueError(

@@ -96,7 +96,7 @@ class Moments(ABC):
     #: whether `learn` is to be called between sweeps
     learns: ClassVar[bool] = False
 
-    def check(self, factor: Factor, family: Family) -> None:  # noqa: B027
+    def validate(self, factor: Factor, family: Family) -> None:  # noqa: B027
         """Refuse, in one sentence, factors and families that it is not for; nothing is computed yet."""
 
     def init(self, group: Group) -> Any:

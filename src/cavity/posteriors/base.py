@@ -26,12 +26,13 @@ Window = Any
 class Equations(NamedTuple):
     """One group's part of the linear equations M_i Σ_j F_ij w_j x_j + D_i x_i = g_i for changes x of all sites.
 
-    F_ij is the covariance under q of the statistics of sites i and j, w_j the copies of site j, all in the families'
-    local coordinates at the marginals that the sites see. mixing, own, right: M, D (one matrix per site) and g.
+    F_ij is the covariance under q of the statistics of sites i and j, w_j the multiplicity of site j, all in the
+    families' local coordinates at the marginals that the sites see. mixing, own, right: M, D (one matrix per site) and
+    g.
     """
 
     scope: Any
-    copies: Float[Array, " sites"]
+    multiplicity: Float[Array, " sites"]
     mixing: Float[Array, "sites l l"]
     own: Float[Array, "sites l l"]
     right: Float[Array, "sites l"]

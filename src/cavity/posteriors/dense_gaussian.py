@@ -387,7 +387,7 @@ def solve_dense(covariance: jax.Array, groups: tuple[Equations, ...]) -> tuple[j
             row = []
             for other in groups:
                 for j in range(2):
-                    block = group.mixing[:, i, j, None] * couplings[j] * other.copies
+                    block = group.mixing[:, i, j, None] * couplings[j] * other.multiplicity
                     row.append(block + jnp.diag(group.own[:, i, j]) if other is group else block)
             rows.append(jnp.concatenate(row, axis=1))
         right.append(group.right.T.ravel())

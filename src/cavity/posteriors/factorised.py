@@ -116,9 +116,9 @@ class Factorised(Posterior):
                 axis=1,
             )
             inverse = jnp.linalg.pinv(group.own, hermitian=True)
-            weighted = group.copies[:, None, None] * (inverse @ group.mixing)
+            weighted = group.multiplicity[:, None, None] * (inverse @ group.mixing)
             matrix = matrix.at[place].add(jnp.einsum("ijk,ikl->ijl", weighted, fisher[place]))
-            right = right.at[place].add(jnp.einsum("i,ijk,ik->ij", group.copies, inverse, group.right))
+            right = right.at[place].add(jnp.einsum("i,ijk,ik->ij", group.multiplicity, inverse, group.right))
             parts.append((group, inverse, place))
         moved = fisher @ jnp.linalg.solve(matrix, right)
         return tuple(

@@ -63,9 +63,9 @@ class Shared(Posterior):
         matrix, right = jnp.eye(self.family.local_size), jnp.zeros(self.family.local_size)
         for group, inverse in zip(groups, inverses, strict=True):
             part = self.local_part(group.scope)
-            weighted = group.copies[:, None, None] * (inverse @ group.mixing)
+            weighted = group.multiplicity[:, None, None] * (inverse @ group.mixing)
             matrix = matrix.at[part].add(jnp.sum(weighted, axis=0) @ fisher[part])
-            right = right.at[part].add(jnp.einsum("i,ijk,ik->j", group.copies, inverse, group.right))
+            right = right.at[part].add(jnp.einsum("i,ijk,ik->j", group.multiplicity, inverse, group.right))
         moved = fisher @ jnp.linalg.solve(matrix, right)
         return tuple(
             jnp.einsum("ijk,ik->ij", inverse, group.right - group.mixing @ moved[self.local_part(group.scope)])

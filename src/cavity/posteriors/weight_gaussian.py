@@ -162,9 +162,9 @@ def solve_in_basis(rows: jax.Array, groups: tuple[Equations, ...]) -> tuple[jax.
         mixing, gap = jnp.linalg.solve(group.own, group.mixing), jnp.linalg.solve(group.own, group.right[..., None])
         solved.append((mixing, gap[..., 0]))
         for i in range(2):
-            right = right.at[ends[i]].add(bases[i].T @ (group.copies * gap[:, i, 0]))
+            right = right.at[ends[i]].add(bases[i].T @ (group.multiplicity * gap[:, i, 0]))
             for j in range(2):
-                weighted = (group.copies * mixing[:, i, j])[:, None] * bases[j]
+                weighted = (group.multiplicity * mixing[:, i, j])[:, None] * bases[j]
                 matrix = matrix.at[ends[i], ends[j]].add(bases[i].T @ weighted)
     y = jnp.linalg.solve(matrix, right)
     moved = jnp.stack([basis @ y[end] for basis, end in zip(bases, ends, strict=True)], axis=-1)

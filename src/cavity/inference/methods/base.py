@@ -56,7 +56,7 @@ class Method(ABC):
         schedule = None if self.sweeps is None else self.sweeps.schedule
         return schedule is not None and schedule.names_sites
 
-    def check(self, problem: Problem) -> None:
+    def validate(self, problem: Problem) -> None:
         """Refuse, in one sentence, a problem the method is not defined for; most are for all there are."""
         return
 

@@ -163,7 +163,7 @@ def other_fixed_points(run: LadderRun) -> Iterator[Solution]:
     relaxed = [RelaxedEP(c, tol=tol, max_sweeps=RELAXED_SWEEPS) for c in WEIGHTS]
     for method in (*relaxed, RestrictedEP(tol=tol)):
         try:
-            method.check(run.problem)
+            method.validate(run.problem)
             yield run.attempt(method, None, patient=method not in relaxed)
         except TypeError:  # a family or factor that this projection does not know
             continue
@@ -191,8 +191,8 @@ class Ladder(Method):
     def sweeps(self) -> Sweeps:
         return self.first
 
-    def check(self, problem: Problem) -> None:
-        self.first.check(problem)
+    def validate(self, problem: Problem) -> None:
+        self.first.validate(problem)
 
     def loosen(self, tol: float) -> "Ladder":
         return Ladder(self.first.loosen(tol), compromise=False)

@@ -51,9 +51,9 @@ class Sweeps(UpdateRule, Method):
     def sweeps(self) -> "Sweeps":
         return self
 
-    def check(self, problem: Problem) -> None:
+    def validate(self, problem: Problem) -> None:
         for group in problem.groups:
-            self.projection.check(group.family, self.power)
+            self.projection.validate(group.family, self.power)
 
     @one_blas_thread()
     def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:

@@ -163,7 +163,7 @@ def likelihood_gradient(
     """∂ Σ multiplicity log Zᵢ / power in the vector of the likelihood's free parameters, cavities fixed."""
     (group,) = problem.groups
     local = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
-    held = group.copies > 0
+    held = group.multiplicities > 0
     cavity = jnp.where(held[:, None], local - power * sites, local)
 
     def total(vector: jax.Array) -> jax.Array:
@@ -175,7 +175,7 @@ def likelihood_gradient(
             return tilted.log_z / power
 
         found = jax.vmap(log_z)(cavity, jax.tree.map(jnp.asarray, group.data))
-        return jnp.sum(jnp.where(held, group.copies * found, 0.0))
+        return jnp.sum(jnp.where(held, group.multiplicities * found, 0.0))
 
     return jax.jacfwd(total)(vector)
 

@@ -156,7 +156,7 @@ def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> La
 def covariance_gradient(problem: Problem, q: Any, sites: jax.Array) -> jax.Array:
     """½ (α αᵀ − (K + S⁻¹)⁻¹): what a change of the prior covariance, entry by entry, does to the log evidence."""
     (group,) = problem.groups
-    return 0.5 * (jnp.outer(q.weights, q.weights) - information(q, group.copies * sites[:, 1]))
+    return 0.5 * (jnp.outer(q.weights, q.weights) - information(q, group.multiplicities * sites[:, 1]))
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -199,8 +199,8 @@ class ExactGP(FitResult):
         n, size = len(self.X), bucket(len(self.X))
         k = self.kernel(padded(self.X, size))
         varies = varying(k, n)
-        prior, copies = kernel_prior(k, size, varies), np.where(varies, self.multiplicity, 0.0)
-        sites = padded_with_zeros(self.sites * copies[:, None], size)
+        prior, multiplicity = kernel_prior(k, size, varies), np.where(varies, self.multiplicity, 0.0)
+        sites = padded_with_zeros(self.sites * multiplicity[:, None], size)
         return DenseResponse(jnp.asarray(padded_with_zeros(self.alpha, size)), *response(prior, jnp.asarray(sites)))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def fitted_linear_model(
     """The model that a solution for these rows makes; began: when the fit did."""
     d, (group,) = rows.d, solution.problem.groups
     along, shift, precision = (np.asarray(part)[..., :d] for part in solution.problem.prior)
-    sites = np.asarray(group.copies)[:, None] * solution.sites[0]
+    sites = np.asarray(group.multiplicities)[:, None] * solution.sites[0]
     latent = solution.view("latent_mean"), solution.view("latent_variance")
     return LinearModel(
         mean=np.array(solution.q.mean[:d]),

@@ -115,7 +115,7 @@ def dense_response(solution: Any) -> DenseResponse:
     run: Solution = solution.as_run
     (group,), (sites,) = run.problem.groups, run.sites
     return DenseResponse(
-        jnp.asarray(run.q.weights), *response(run.problem.prior, group.copies[:, None] * jnp.asarray(sites))
+        jnp.asarray(run.q.weights), *response(run.problem.prior, group.multiplicities[:, None] * jnp.asarray(sites))
     )
 
 

@@ -183,6 +183,6 @@ def padded_group(group: SiteGroup, size: int, varies: np.ndarray | None = None) 
     n = group.size
     if size == n and varies is None:
         return group
-    copies = np.ones(n) if group.multiplicity is None else np.asarray(group.multiplicity, float)
-    copies = padded_with_zeros(copies if varies is None else np.where(varies, copies, 0.0), size)
-    return dataclasses.replace(group, data=padded(group.data, size), multiplicity=as_mask(copies))
+    multiplicity = np.ones(n) if group.multiplicity is None else np.asarray(group.multiplicity, float)
+    multiplicity = padded_with_zeros(multiplicity if varies is None else np.where(varies, multiplicity, 0.0), size)
+    return dataclasses.replace(group, data=padded(group.data, size), multiplicity=as_mask(multiplicity))

@@ -88,7 +88,7 @@ def spanned_gradient(problem: Problem, q: Any, sites: jax.Array, power: float = 
     spread, seen = rows @ q.covariance, rows @ q.mean
     towards = nu[:, None] * q.mean - tau[:, None] * (spread + seen[:, None] * q.mean)
     precision = 1.0 / jnp.sum(spread * rows, axis=1)
-    held = group.copies > 0
+    held = group.multiplicities > 0
     local = jnp.stack([seen * precision, precision], axis=-1)
     cavity = jnp.where(held[:, None], local - power * sites, local)
 
@@ -97,7 +97,7 @@ def spanned_gradient(problem: Problem, q: Any, sites: jax.Array, power: float = 
         return (d1**2 + d2) / (2.0 * power)
 
     bends = jax.vmap(bend)(cavity, jax.tree.map(jnp.asarray, group.data))
-    return Spanned(group.copies[:, None] * towards, jnp.where(held, group.copies * bends, 0.0))
+    return Spanned(group.multiplicities[:, None] * towards, jnp.where(held, group.multiplicities * bends, 0.0))
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

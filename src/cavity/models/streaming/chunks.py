@@ -168,7 +168,7 @@ class ChunkReader:
     features: from an array of inputs to one of features, row by row, or to these and residuals (`Spanned`); None for
         the inputs themselves.
     observed: from y to what the models observe, (models, rows), NaN for an unknown label; None for one model that
-        observes y. check: refuses observations in one sentence.
+        observes y. validate: refuses observations in one sentence.
     row_weights: from y to factors on the weights of the rows; None for none.
     columns, names: of the inputs, as found in the first piece; the others must agree.
     width: the number of features. size: rows of a chunk, which follows from it.
@@ -177,7 +177,7 @@ class ChunkReader:
     source: Source
     features: Callable[[np.ndarray], Any] | None = None
     observed: Callable[[np.ndarray], np.ndarray] | None = None
-    check: Callable[[np.ndarray], None] | None = None
+    validate: Callable[[np.ndarray], None] | None = None
     row_weights: Callable[[np.ndarray], np.ndarray] | None = None
     columns: int | None = None
     names: list[str] | None = None
@@ -241,10 +241,10 @@ class ChunkReader:
             row = int(unknown.argmax())
             found = y[row : row + 1].tolist()[0]
             raise ValueError(f"y must hold known labels or finite numbers; found {found!r} in {piece.place(row)}.")
-        if self.check is not None:
+        if self.validate is not None:
             try:
                 for own in observed:
-                    self.check(own)
+                    self.validate(own)
             except ValueError as error:
                 raise ValueError(f"{piece.name}: {error}") from None
         weights = np.ones(len(X)) if piece.weights is None else np.asarray(piece.weights, float)

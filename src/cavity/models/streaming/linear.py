@@ -84,7 +84,7 @@ def stream_linear_models(
         ('converged', (2,), 2)
     """
     factor = as_numbers(factor)
-    reader = ChunkReader(source_of(batches), features, observed, factor.check, row_weights)
+    reader = ChunkReader(source_of(batches), features, observed, factor.validate, row_weights)
     options = checkpoint_options(checkpoint, every, resume, reader.source.again)
     run = run_stream(reader, factor, prior_variance, method, options, callback)
     variance = np.atleast_1d(np.asarray(prior_variance, float))
@@ -218,12 +218,12 @@ def stream_sparse_gps(
 
     def features(X: np.ndarray) -> Spanned:
         # Pieces of one bucket share a program.
-        basis.check(kernel, X.shape[1])
+        basis.validate(kernel, X.shape[1])
         found = basis(kernel, padded(X, bucket(len(X))))
         return Spanned(found.rows[: len(X)], found.residual[: len(X)])
 
     likelihood = as_numbers(factor)
-    reader = ChunkReader(source_of(batches), features, observed, likelihood.check, row_weights)
+    reader = ChunkReader(source_of(batches), features, observed, likelihood.validate, row_weights)
     options = checkpoint_options(checkpoint, every, resume, reader.source.again)
     run = run_stream(reader, as_numbers(GaussianConvolved(likelihood)), 1.0, method, options, callback)
     models = []

@@ -116,8 +116,9 @@ def constant_log_likelihood(rows: LinearRows) -> float:
 
 def own_sums(problem: Problem, sites: jax.Array) -> NaturalSums:
     """What the sites (ν, τ, log s) of a shard add to the sums."""
-    copies = problem.groups[0].copies
-    return NaturalSums(*natural_sums(problem.prior.rows, copies[:, None] * sites[:, :2]), copies @ sites[:, 2])
+    multiplicity = problem.groups[0].multiplicities
+    weighted = natural_sums(problem.prior.rows, multiplicity[:, None] * sites[:, :2])
+    return NaturalSums(*weighted, multiplicity @ sites[:, 2])
 
 
 class ShardSites(NamedTuple):
@@ -159,7 +160,7 @@ def sweep_shard(
     problem, state = shard_state(problem, method, rest, old)
     state, info = stepping.step(problem, method, state._replace(sweep=number), key)
     scales = state.log_scales[0]
-    own = NaturalSums(state.q.shift, state.q.precision, problem.groups[0].copies @ scales)
+    own = NaturalSums(state.q.shift, state.q.precision, problem.groups[0].multiplicities @ scales)
     new = ShardSites(jnp.column_stack([state.sites[0], scales]), own)
     return ShardSweep(new, state.mismatch[0], info.counts)
 
@@ -172,7 +173,7 @@ def measure_shard(
     own = own_sums(problem, sites)
     problem, state = shard_state(problem, method, rest, ShardSites(sites, own))
     report = stepping.measure(problem, method, state, key)
-    return report, own._replace(log_scale=problem.groups[0].copies @ report.log_scales[0])
+    return report, own._replace(log_scale=problem.groups[0].multiplicities @ report.log_scales[0])
 
 
 #: a sweep that leaves more than this of the mismatch of the one before is too slow for parallel visits
