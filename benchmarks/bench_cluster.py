@@ -28,10 +28,10 @@ from distributed import wait
 from distributed.protocol import serialize_bytes
 
 from cavity import EP, distributed
+from cavity.distributed._rounds import Request, Response
 from cavity.distributed.gaussian import packed_size
-from cavity.distributed.rounds import Request, Response
 from cavity.factors import Probit
-from cavity.models.latent_gaussian.linear_model import fit_linear_model
+from cavity.models._latent_gaussian.linear_model import fit_linear_model
 
 FACTOR = Probit(label_noise=0.05)
 

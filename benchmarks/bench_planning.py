@@ -28,11 +28,11 @@ import numpy as np
 
 from cavity import distributed
 from cavity.distributed import linear_fit
+from cavity.distributed._rounds import Request, Response
 from cavity.distributed.gaussian import pack_naturals, packed_size
 from cavity.distributed.linear_shards import Shard, accepted_sites, shard_arguments, sweep_rows, visit_rows
-from cavity.distributed.rounds import Request, Response
 from cavity.factors import Probit
-from cavity.models.latent_gaussian.linear_model import LinearRows
+from cavity.models._latent_gaussian.linear_model import LinearRows
 
 FACTOR = Probit()
 

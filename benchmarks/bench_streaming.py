@@ -18,7 +18,7 @@ import numpy as np
 
 import cavity as cv
 from cavity._core.system import one_blas_thread
-from cavity.models.latent_gaussian import fit_linear_model
+from cavity.models._latent_gaussian import fit_linear_model
 from cavity.models.streaming import stream_linear_models
 
 FEATURES, BATCH = 30, 65536

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import cavity as cv
+from cavity._numerics.blocked import cholesky
 from cavity.kernels import RBF
 from cavity.learned import just_in_time
-from cavity.numerics.blocked import cholesky
 
 SIZES = (10_240, 20_480, 40_960)
 LENGTHSCALE, TOLERANCE = 0.3, 1e-6

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from typer.testing import CliRunner
 
-from cavity.cli import app
+from cavity._cli import app
 
 #: what keeps a fit short: nothing is searched for
 QUICK = ("--no-optimize", "--label-noise", "0.1")

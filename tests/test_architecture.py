@@ -111,3 +111,19 @@ def test_what_the_reference_lists_is_public():
     assert len(listed) > 150
     hidden = [(home, name) for home, name in listed if name not in importlib.import_module(home).__all__]
     assert hidden == []
+
+
+def test_the_stable_interface_is_small_enough_to_learn():
+    """Of the packages the reference calls stable; a name counts once, wherever it can be imported from."""
+    stable = re.search(
+        r"\*\*Stable\*\*.*?\*\*Provisional\*\*", (DOCS / "api.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert stable is not None
+    packages = re.findall(r"`(cavity[.\w]*)`", stable.group())
+    assert len(packages) == 10
+    named = {
+        id(getattr(importlib.import_module(home), name))
+        for home in packages
+        for name in importlib.import_module(home).__all__
+    }
+    assert len(named) <= 135

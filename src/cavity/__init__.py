@@ -64,7 +64,8 @@ PLACES = {
 }
 LATER = {name: f"{place}:{name}" for place, names in PLACES.items() for name in names.split()}
 MODULES = (
-    "diagnostics discrete factor_graph factors families inference kernels learned models moments numerics posteriors"
+    "baselines discrete distributed estimators factor_graph factors families inference kernels learned models moments "
+    "posteriors reports"
 )
 LATER |= {name: f"cavity.{name}" for name in MODULES.split()} | {"stepping": "cavity.inference.stepping"}
 

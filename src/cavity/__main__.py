@@ -1,5 +1,5 @@
 """`python -m cavity`: the command."""
 
-from cavity.cli import main
+from cavity._cli import main
 
 main()

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor
 
-from cavity.baselines.forests import (
-    MessageForest,
-    MondrianForest,
+from cavity.baselines.forests import MessageForest, MondrianForest
+from cavity.baselines.forests.message_forest import (
+    LEAST,
     averaged_trees,
+    best_split,
     message_columns,
     polynomials,
     regression_parameters,
 )
-from cavity.baselines.forests.message_forest import LEAST, best_split
 from cavity.families import Beta, Gaussian, Product
 from cavity.learned.message_coordinates import Target
 

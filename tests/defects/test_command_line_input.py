@@ -13,7 +13,7 @@ import pytest
 from command_line import QUICK, call, read_csv, write_csv
 
 import cavity as cv
-from cavity.cli import demos
+from cavity._cli import demos
 
 X = np.linspace(-2.0, 2.0, 20)
 LABELS = ["yes" if value > 0 else "no" for value in X]
@@ -94,7 +94,7 @@ class Interrupt:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ["cavity", "reproduce", "list"]
-from cavity.cli import main
+from cavity._cli import main
 main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import cavity as cv
-from cavity import storage
+from cavity import _storage
 
 
 def last_words(code, *arguments, seconds):
@@ -74,7 +74,7 @@ def model_file(tmp_path_factory):
     strict=True, raises=RecursionError, reason="defect 11: a kernel nested 900 deep is a bare RecursionError"
 )
 def test_a_model_file_with_a_kernel_nested_too_deep_is_refused_in_a_sentence(model_file, tmp_path):
-    kind, header, arrays = storage.load(model_file)
+    kind, header, arrays = _storage.load(model_file)
     (model,) = header["models"]
     term = model["kernel"]["left"]
     nested = term

@@ -14,7 +14,7 @@ import pytest
 from command_line import QUICK, call, write_csv
 
 import cavity as cv
-from cavity import storage
+from cavity import _storage
 
 X = np.linspace(-2.0, 2.0, 20)[:, None]
 LABELS = np.where(X[:, 0] > 0, "yes", "no")
@@ -100,13 +100,13 @@ def test_an_output_does_not_replace_a_dangling_link_unasked(tmp_path):
 
 def changed(path, target, header=None, **arrays):
     """A model file with other values in it."""
-    kind, head, held = storage.load(path)
+    kind, head, held = _storage.load(path)
     if header is not None:
         header(head)
     for name, value in arrays.items():
         (own,) = (key for key in held if key.endswith(f"/{name}") or key == name)
         held[own] = value(held[own])
-    storage.save(target, kind, head, held)
+    _storage.save(target, kind, head, held)
     return target
 
 

@@ -13,7 +13,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import cavity as cv
-from cavity import distributed, storage
+from cavity import _storage, distributed
 from cavity.models.streaming import stream_linear_models
 
 RNG = np.random.default_rng(0)
@@ -225,8 +225,8 @@ def test_a_checkpoint_with_an_odd_header_is_refused_by_its_name(tmp_path, odd):
         yield X, Y
 
     streamed(batches, checkpoint=path)
-    kind, header, arrays = storage.load(path)
-    storage.save(path, kind, {**header, "progress": {**header["progress"], **odd}}, arrays)
+    kind, header, arrays = _storage.load(path)
+    _storage.save(path, kind, {**header, "progress": {**header["progress"], **odd}}, arrays)
     with refused("run.npz"):
         streamed((X, Y), resume=path)
 

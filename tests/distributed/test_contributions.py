@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cavity.distributed._rounds import Response
 from cavity.distributed.gaussian import Contributions, is_proper, pack_naturals, unpack_naturals
-from cavity.distributed.rounds import Response
 
 
 def diagonal(*values: float) -> np.ndarray:

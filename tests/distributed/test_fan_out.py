@@ -9,12 +9,12 @@ from cavity_reproductions.base import make_unit
 from typer.testing import CliRunner
 
 from cavity import distributed
-from cavity.cli.app import app
+from cavity._cli.app import app
 from cavity.discrete import DiscreteGraph
 from cavity.factors import Clutter, Probit
 from cavity.kernels import RBF
 from cavity.models import posterior
-from cavity.models.latent_gaussian.exact_gp import fit_exact_gp
+from cavity.models._latent_gaussian.exact_gp import fit_exact_gp
 from cavity.reports import figure
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from shard_reference import draw_rows, probit_ep
 
+from cavity.distributed._rounds import Request
 from cavity.distributed.gaussian import pack_naturals, packed_size, to_moments
 from cavity.distributed.linear_shards import Shard, measure_rows, visit_rows
-from cavity.distributed.rounds import Request
 from cavity.factors import Probit
-from cavity.models.latent_gaussian.linear_model import LinearRows
+from cavity.models._latent_gaussian.linear_model import LinearRows
 
 X, Y = draw_rows(1, 30, 3)
 #: what the rest of the data is supposed to say

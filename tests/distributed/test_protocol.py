@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from cavity.discrete import DiscreteGraph
+from cavity.distributed._rounds import Measurement, Request, Response
 from cavity.distributed.gaussian import pack_naturals
 from cavity.distributed.graph_fit import cut_graph, load_part, measure_part, visit_part
 from cavity.distributed.linear_shards import load_shard, measure_rows, visit_rows
 from cavity.distributed.partitions import load_partition, visit_partition
-from cavity.distributed.rounds import Measurement, Request, Response
 from cavity.factors import Gaussian
 
 RNG = np.random.default_rng(3)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cavity.distributed._rounds import Response, RoundOptions, Rounds
 from cavity.distributed.gaussian import Contributions, pack_naturals
-from cavity.distributed.rounds import Response, RoundOptions, Rounds
 from cavity.inference.status import Status
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cavity.distributed.worker_pool import assign_workers
+from cavity.distributed._worker_pool import assign_workers
 
 WORKERS = ("a", "b", "c", "d")
 

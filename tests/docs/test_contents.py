@@ -7,7 +7,7 @@ import pytest
 
 import cavity
 from cavity import baselines, distributed, factors, families, kernels, learned, models
-from cavity.cli import app
+from cavity._cli import app
 from cavity.factors import Factor
 from cavity.inference import methods, schedule
 from cavity.inference.schedule import Schedule

@@ -9,7 +9,7 @@ import cavity
 from cavity.estimators import GPClassifier, GPOrdinal, GPRegressor, load
 from cavity.estimators.gaussian_process import spread_points
 from cavity.kernels import RBF, Polynomial
-from cavity.models.latent_gaussian.rows import unique_rows
+from cavity.models._latent_gaussian.rows import unique_rows
 
 RNG = np.random.default_rng(1)
 POINTS = RNG.standard_normal((30, 2))

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import cavity
 from cavity.estimators import BayesPointMachine, load
-from cavity.models.streaming import chunks
+from cavity.models.streaming import _chunks
 
 RNG = np.random.default_rng(8)
 POINTS = RNG.standard_normal((90, 2))
@@ -20,7 +20,7 @@ TIGHT = cavity.EP(tol=1e-12)
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(_chunks, "CHUNK_ROWS", 64)
 
 
 def machine(**changes):

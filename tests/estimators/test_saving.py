@@ -5,10 +5,10 @@ import pytest
 from sklearn.gaussian_process import kernels as sk
 
 import cavity
-from cavity import storage
+from cavity import _storage
 from cavity.estimators import BayesPointMachine, GPClassifier, GPOrdinal, GPRegressor, load
-from cavity.estimators.base import SEVERITY
-from cavity.estimators.saving import METHOD_PARTS
+from cavity.estimators._base import SEVERITY
+from cavity.estimators._saving import METHOD_PARTS
 from cavity.inference import Projection, Schedule, Status
 from cavity.kernels import RBF
 
@@ -54,17 +54,17 @@ def test_a_stream_goes_on_from_a_file(tmp_path):
 
 def test_foreign_and_broken_files(tmp_path):
     path = tmp_path / "model.npz"
-    storage.save(path, "checkpoint", {}, {})
-    with pytest.raises(storage.StorageError, match="holds 'checkpoint', which is not an estimator"):
+    _storage.save(path, "checkpoint", {}, {})
+    with pytest.raises(_storage.StorageError, match="holds 'checkpoint', which is not an estimator"):
         load(path)
-    storage.save(path, "GPClassifier", {"params": {}, "numbers": {}, "machines": [{"kind": "Exec"}]}, {})
-    with pytest.raises(storage.StorageError, match="does not describe a fitted GPClassifier"):
+    _storage.save(path, "GPClassifier", {"params": {}, "numbers": {}, "machines": [{"kind": "Exec"}]}, {})
+    with pytest.raises(_storage.StorageError, match="does not describe a fitted GPClassifier"):
         load(path)
 
 
 def test_what_cannot_be_saved_is_named(tmp_path):
     estimator = GPRegressor(RBF(1.0), noise=0.4, optimize=False, random_state=np.random.RandomState(0))
-    with pytest.raises(storage.StorageError, match="random_state cannot be saved: it is of type RandomState"):
+    with pytest.raises(_storage.StorageError, match="random_state cannot be saved: it is of type RandomState"):
         estimator.fit(POINTS, POINTS[:, 0] + 3).save(tmp_path / "model.npz")
 
 

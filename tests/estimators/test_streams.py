@@ -6,7 +6,7 @@ import pytest
 import cavity
 from cavity.estimators import BayesPointMachine, GPRegressor
 from cavity.kernels import RBF
-from cavity.models.latent_gaussian import evidence_search
+from cavity.models._latent_gaussian import evidence_search
 
 RNG = np.random.default_rng(2)
 POINTS = RNG.standard_normal((24, 3))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cavity import kernels
-from cavity.kernels import RBF, Constant, Linear, Matern, Polynomial, White, base, from_spec
+from cavity.kernels import RBF, Constant, Linear, Matern, Polynomial, White, base
+from cavity.kernels.covariances import from_spec
 
 X = np.random.default_rng(3).standard_normal((6, 2))
 QUADRATIC = Polynomial(2, offset_bounds="fixed")

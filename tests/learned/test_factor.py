@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import cavity as cv
+from cavity._storage import StorageError
 from cavity.families import Beta, Gaussian
 from cavity.learned import SamplerError, every_time, just_in_time, load
-from cavity.storage import StorageError
 
 STEPS, NOISE, ERROR = 8, 0.36, 0.64
 METHOD = cv.EP()
@@ -109,8 +109,8 @@ def test_every_message_sampled():
 
 @pytest.mark.parametrize("damage", ["kind", "shape", "nan", "missing"])
 def test_files_of_other_things_are_refused(learned, tmp_path, damage):
-    from cavity.storage import load as read
-    from cavity.storage import save
+    from cavity._storage import load as read
+    from cavity._storage import save
 
     factor, path = learned[0], tmp_path / "operator.npz"
     factor.save(path)

@@ -9,17 +9,17 @@ import cavity as cv
 from cavity._core.precision import to_numpy
 from cavity.inference import _loop
 from cavity.kernels import RBF, Constant, Linear
-from cavity.kernels import from_spec as kernel_from_spec
 from cavity.kernels.base import compiled_matrix, compiled_pullback
-from cavity.models.latent_gaussian import ExactGP, LinearModel, evidence_search, fit_exact_gp, fit_linear_model
-from cavity.models.latent_gaussian.evidence_search import (
+from cavity.kernels.covariances import from_spec as kernel_from_spec
+from cavity.models._latent_gaussian import ExactGP, LinearModel, evidence_search, fit_exact_gp, fit_linear_model
+from cavity.models._latent_gaussian.evidence_search import (
     EvidenceSearch,
     SearchSpace,
     as_numbers,
     maximise,
     unpack_likelihood,
 )
-from cavity.models.latent_gaussian.rows import bucket, feature_bucket
+from cavity.models._latent_gaussian.rows import bucket, feature_bucket
 
 
 def labels(seed, n=40, flips=0.1):

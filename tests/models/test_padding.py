@@ -6,7 +6,7 @@ import pytest
 
 import cavity as cv
 from cavity.kernels import RBF, InducingInputs
-from cavity.models.latent_gaussian.rows import bucket
+from cavity.models._latent_gaussian.rows import bucket
 
 RNG = np.random.default_rng(3)
 POINTS = RNG.normal(size=(30, 2))

@@ -9,10 +9,10 @@ from scipy import stats
 import cavity as cv
 from cavity.inference import _loop
 from cavity.kernels import RBF, Constant, InducingInputs, Linear, RandomFeatures
-from cavity.kernels import from_spec as kernel_from_spec
-from cavity.models.latent_gaussian import SparseGP, evidence_search, fit_sparse_gp
-from cavity.models.latent_gaussian.evidence_search import as_numbers, unpack_likelihood
-from cavity.models.latent_gaussian.exact_gp import covariance_gradient
+from cavity.kernels.covariances import from_spec as kernel_from_spec
+from cavity.models._latent_gaussian import SparseGP, evidence_search, fit_sparse_gp
+from cavity.models._latent_gaussian.evidence_search import as_numbers, unpack_likelihood
+from cavity.models._latent_gaussian.exact_gp import covariance_gradient
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(30, 2))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cavity.models.latent_gaussian.rows import split_weights, unique_rows
+from cavity.models._latent_gaussian.rows import split_weights, unique_rows
 
 RNG = np.random.default_rng(4)
 POINTS = RNG.integers(0, 2, (40, 3)) * 1.0

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cavity._numerics.normal import log_ndtr, one_sided
 from cavity.factors import MissingClosedForm, MissingDensity, Probit, from_log_density, from_log_z
 from cavity.families import Beta, FullGaussian, Gaussian
 from cavity.moments import ClosedForm
-from cavity.numerics.normal import log_ndtr, one_sided
 
 KEY = jax.random.key(0)
 PROBIT_LOG_Z = from_log_z(lambda m, v, y: log_ndtr(y * m / jnp.sqrt(1.0 + v)))

@@ -7,7 +7,7 @@ import pytest
 from cavity_reproductions import REGISTRY
 from typer.testing import CliRunner
 
-from cavity.cli import app
+from cavity._cli import app
 
 RUNNER = CliRunner()
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cavity.cli.errors import fail
+from cavity._cli.errors import fail
 from cavity.reports import Table, show
 from cavity_reproductions import REGISTRY, Config, Interrupted, default_folder, run, run_series, write_record
 from cavity_reproductions.runner import MapUnordered

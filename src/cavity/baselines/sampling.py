@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from cavity.diagnostics.psis import effective_sample_size
+from cavity._diagnostics.psis import effective_sample_size
 from cavity.exact_inference import problem_data
 from cavity.exact_inference.problem_data import ClutterData, Estimate, MixtureData
 from cavity.families.gaussian import LOG_2PI

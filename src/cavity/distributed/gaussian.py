@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from cavity._core import checks
-from cavity.distributed.rounds import Response, RoundsResult
+from cavity.distributed._rounds import Response, RoundsResult
 from cavity.inference.stepping import MAX_HALVINGS
 
 

@@ -19,9 +19,9 @@ from cavity._core.system import one_blas_thread
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.approx.approximate import disconnected, stored_by_cardinality
 from cavity.discrete.graph import check_possible
+from cavity.distributed._rounds import Measurement, Request, Response, RoundOptions, Rounds, RoundsResult
+from cavity.distributed._worker_pool import WorkerPool, loader_of
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.rounds import Measurement, Request, Response, RoundOptions, Rounds, RoundsResult
-from cavity.distributed.worker_pool import WorkerPool, loader_of
 from cavity.families.categorical import Categorical
 from cavity.inference import stepping
 from cavity.inference.infer import infer

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
-from cavity import storage
+from cavity import _storage
 from cavity._core.precision import float64
+from cavity.distributed._rounds import Accepted, Response, RoundOptions, Rounds
+from cavity.distributed._worker_pool import WorkerPool
 from cavity.distributed.clients import client_or_local
 from cavity.distributed.gaussian import Contributions, GaussianResult, pack_naturals, to_moments, unpack_naturals
 from cavity.distributed.linear_shards import measure_rows, shape_of, shard_loaders, visit_rows
-from cavity.distributed.rounds import Accepted, Response, RoundOptions, Rounds
-from cavity.distributed.worker_pool import WorkerPool
 from cavity.factors import Probit
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
-from cavity.models.latent_gaussian.fit_result import factor_from_spec, factor_spec
-from cavity.models.latent_gaussian.linear_model import LinearModel, weight_precision
+from cavity.models._latent_gaussian.fit_result import factor_from_spec, factor_spec
+from cavity.models._latent_gaussian.linear_model import LinearModel, weight_precision
 
 #: by how much prior and contributions may differ from q's natural parameters, relative to the largest of them
 BALANCE = 1e-10
@@ -116,7 +116,7 @@ class Fit(GaussianResult):
             "seconds": float(self.seconds),
             **{name: repr(float(getattr(self, name))) for name in TEXTS},
         }
-        storage.save(path, KIND, header, {name: np.asarray(getattr(self, name)) for name in ARRAYS})
+        _storage.save(path, KIND, header, {name: np.asarray(getattr(self, name)) for name in ARRAYS})
 
 
 def load_fit(path: str | os.PathLike[str]) -> Fit:
@@ -145,9 +145,9 @@ def load_fit(path: str | os.PathLike[str]) -> Fit:
         >>> bool(np.all(again.mean == found.mean))
         True
     """
-    kind, header, arrays = storage.load(path)
+    kind, header, arrays = _storage.load(path)
     if kind != KIND:
-        raise storage.StorageError(f"{path} holds {kind}, not a fit on shards.")
+        raise _storage.StorageError(f"{path} holds {kind}, not a fit on shards.")
     try:
         fields: dict[str, Any] = {name: float(header[name]) for name in TEXTS}
         fields |= {name: arrays[name] for name in ARRAYS}
@@ -160,7 +160,7 @@ def load_fit(path: str | os.PathLike[str]) -> Fit:
             **fields,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise storage.StorageError(f"{path} is not a complete fit on shards: {error}.") from None
+        raise _storage.StorageError(f"{path} is not a complete fit on shards: {error}.") from None
 
 
 @float64

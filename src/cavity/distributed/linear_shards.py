@@ -25,15 +25,15 @@ from distributed import Future
 from cavity._core.checks import LARGEST
 from cavity._core.precision import float64
 from cavity._core.system import one_blas_thread
+from cavity.distributed._rounds import Measurement, Request, Response
+from cavity.distributed._worker_pool import Loader, loader_of
 from cavity.distributed.gaussian import pack_naturals, unpack_naturals
-from cavity.distributed.rounds import Measurement, Request, Response
-from cavity.distributed.worker_pool import Loader, loader_of
 from cavity.factors.base import Factor
 from cavity.inference.methods import EP
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.linear_model import LinearRows, weight_schedule
-from cavity.models.streaming.shard import (
+from cavity.models._latent_gaussian.linear_model import LinearRows, weight_schedule
+from cavity.models.streaming._shard import (
     NaturalSums,
     ShardSites,
     constant_log_likelihood,

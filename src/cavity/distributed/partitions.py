@@ -23,10 +23,10 @@ from distributed import Client
 from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.distributed import gaussian
+from cavity.distributed._rounds import Request, Response, RoundOptions, Rounds
+from cavity.distributed._worker_pool import WorkerPool, loader_of
 from cavity.distributed.clients import client_or_local
 from cavity.distributed.gaussian import Contributions, GaussianResult
-from cavity.distributed.rounds import Request, Response, RoundOptions, Rounds
-from cavity.distributed.worker_pool import WorkerPool, loader_of
 from cavity.inference.status import Status
 
 #: what a user gives: tilted(shard, cavity mean, cavity covariance, key) → draws (S, d), or (mean, covariance)

@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core import checks
 from cavity._core.checks import LARGEST
-from cavity.estimators.base import check_size, checked_sample_weight, class_weights, progress_lines
+from cavity.estimators._base import check_size, checked_sample_weight, class_weights, progress_lines
 from cavity.estimators.one_versus_rest import LabelledRows, binary_likelihood, class_codes, model_names
 from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
 from cavity.factors import Step
 from cavity.inference.methods import ADF
 from cavity.kernels import Linear
-from cavity.models.latent_gaussian import ExactGP, fit_exact_gp, fit_linear_model
-from cavity.models.latent_gaussian.rows import UniqueRows
+from cavity.models._latent_gaussian import ExactGP, fit_exact_gp, fit_linear_model
+from cavity.models._latent_gaussian.rows import UniqueRows
 
 #: numbers a table of features may hold, 2 GiB of them.
 MOST_NUMBERS = 2**28

@@ -12,13 +12,13 @@ from sklearn.cluster import KMeans
 
 from cavity._core import checks
 from cavity._core.system import is_accelerator
-from cavity.estimators.base import LatentGaussianEstimator, progress_lines
+from cavity.estimators._base import LatentGaussianEstimator, progress_lines
 from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, fix_kernel
 from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
-from cavity.models.latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
-from cavity.models.latent_gaussian.rows import UniqueRows
+from cavity.models._latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
+from cavity.models._latent_gaussian.rows import UniqueRows
 
 APPROXIMATIONS = ("auto", "inducing", "learned", "features")
 #: different rows above which "auto" takes inducing inputs. The exact process holds about four n × n matrices, 0.8

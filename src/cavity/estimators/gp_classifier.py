@@ -5,7 +5,7 @@ from typing import Any
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import OneVersusRest, binary_likelihood
 from cavity.factors import Step
-from cavity.models.latent_gaussian.rows import UniqueRows
+from cavity.models._latent_gaussian.rows import UniqueRows
 
 
 class GPClassifier(OneVersusRest, GaussianProcess):

@@ -11,11 +11,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators.base import check_size, checked_sample_weight, class_weights, loo_log_predictive
+from cavity.estimators._base import check_size, checked_sample_weight, class_weights, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.factors import OrdinalProbit
-from cavity.models.latent_gaussian.rows import unique_rows
+from cavity.models._latent_gaussian.rows import unique_rows
 
 
 class GPOrdinal(ClassifierMixin, GaussianProcess):

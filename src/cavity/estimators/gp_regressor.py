@@ -8,10 +8,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators.base import check_size, checked_sample_weight, loo_log_predictive
+from cavity.estimators._base import check_size, checked_sample_weight, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
-from cavity.models.latent_gaussian.rows import unique_rows
+from cavity.models._latent_gaussian.rows import unique_rows
 
 LIKELIHOODS = ("gaussian", "student_t", "poisson")
 #: where a search for the noise starts, in standard deviations of y.

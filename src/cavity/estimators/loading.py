@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from cavity import storage
+from cavity import _storage
+from cavity._storage import StorageError
+from cavity.estimators._saving import ARRAYS, ESTIMATORS, NUMBERS, decode_parameter
 from cavity.estimators.bayes_point_machine import BayesPointMachine
 from cavity.estimators.gp_classifier import GPClassifier
 from cavity.estimators.gp_ordinal import GPOrdinal
 from cavity.estimators.gp_regressor import GPRegressor
-from cavity.estimators.saving import ARRAYS, ESTIMATORS, NUMBERS, decode_parameter
 from cavity.estimators.sklearn_kernels import kernel_from_spec
-from cavity.models.latent_gaussian import ExactGP, LinearModel, SparseGP
-from cavity.storage import StorageError
+from cavity.models._latent_gaussian import ExactGP, LinearModel, SparseGP
 
 CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (GPClassifier, BayesPointMachine, GPRegressor, GPOrdinal)}
 MODELS: dict[str, Any] = {cls.__name__: cls for cls in (ExactGP, LinearModel, SparseGP)}
@@ -41,7 +41,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         ...     cv.load(Path(folder) / "machine.npz").predict([[1.0, 0.5]]).tolist()
         ['yes']
     """
-    kind, header, arrays = storage.load(path)
+    kind, header, arrays = _storage.load(path)
     if kind not in ESTIMATORS:
         raise StorageError(f"{path} holds {kind!r}, which is not an estimator: {', '.join(ESTIMATORS)}.")
     try:

@@ -13,7 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators.base import (
+from cavity.estimators._base import (
     LatentGaussianEstimator,
     check_size,
     checked_sample_weight,
@@ -21,7 +21,7 @@ from cavity.estimators.base import (
     loo_log_predictive,
 )
 from cavity.factors import Factor, Logistic, Probit, Step
-from cavity.models.latent_gaussian.rows import UniqueRows, unique_rows
+from cavity.models._latent_gaussian.rows import UniqueRows, unique_rows
 
 BINARY: dict[str, type[Factor]] = {"step": Step, "probit": Probit, "logistic": Logistic}
 #: where a search for label noise starts.

@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
 from cavity._core import checks
-from cavity.estimators.base import AS_PROMISED, LatentGaussianEstimator
+from cavity.estimators._base import AS_PROMISED, LatentGaussianEstimator
 
 #: what stands for the status of a model that could not be fitted.
 FAILED = "failed"

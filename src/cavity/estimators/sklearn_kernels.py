@@ -13,6 +13,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from cavity import kernels
 from cavity._core import checks
+from cavity.kernels.covariances import from_spec
 
 #: the only classes that are made from a file.
 SHIPPED: dict[str, type[sk.Kernel]] = {
@@ -143,7 +144,7 @@ def as_kernel(kernel: Any) -> kernels.Kernel | SklearnKernel:
 def kernel_from_spec(spec: Any) -> kernels.Kernel | SklearnKernel:
     """The kernel a `spec` describes, one of this library's or an adapted one; nothing else can be made from a file."""
     if not isinstance(spec, dict) or spec.get("class") != "SklearnKernel":
-        return kernels.from_spec(spec)
+        return from_spec(spec)
     if not isinstance(spec.get("kernel"), dict) or "name" not in spec["kernel"]:
         raise ValueError("the spec of a scikit-learn kernel must have a dictionary with a name under 'kernel'.")
     try:

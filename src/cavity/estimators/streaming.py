@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity.estimators.base import class_weights, progress_lines
+from cavity.estimators._base import class_weights, progress_lines
 from cavity.estimators.one_versus_rest import OneVersusRest, class_codes, model_names
-from cavity.models.latent_gaussian.rows import UniqueRows, split_weights
+from cavity.models._latent_gaussian.rows import UniqueRows, split_weights
 from cavity.models.streaming import stream_linear_models
 
 #: share by which the weight of a row may differ from what was seen: rounding of sums.

@@ -19,12 +19,12 @@ import jax
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
+from cavity._numerics.quadrature import clenshaw_curtis
 from cavity.discrete import DiscreteGraph, exact_discrete
 from cavity.exact_inference import problem_data
 from cavity.exact_inference.problem_data import ClutterData, Estimate, GaussianPrior, MixtureData
 from cavity.inference.pointwise import log_likelihood
 from cavity.inference.problem import Problem
-from cavity.numerics.quadrature import clenshaw_curtis
 
 #: points of a clutter problem whose assignments are enumerated, at most
 MAX_ENUMERATED = 14

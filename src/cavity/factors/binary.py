@@ -30,11 +30,11 @@ from jax.scipy.special import ndtri
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
+from cavity._numerics.normal import log_ndtr, mills, one_sided
 from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, expected_log_of_step, falling_root, follow
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian, Tilt, as_tilted
-from cavity.numerics.normal import log_ndtr, mills, one_sided
 
 # exp of this is still a normal double; what it would multiply beyond is smaller than every normal one.
 _LARGEST_EXPONENT = 700.0

@@ -11,16 +11,16 @@ from jax.scipy.special import gammaln
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
+from cavity._numerics.gamma_functions import log_gamma_step, log_minus_digamma
+from cavity._numerics.inverses import gamma_shape, gamma_shape_step
+from cavity._numerics.quadrature import Integral, integrate, log_abs
+from cavity._numerics.sums import log_excess
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.product import Product
 from cavity.families.standardised import Line, gamma_line, match_line_moments
-from cavity.numerics.gamma_functions import log_gamma_step, log_minus_digamma
-from cavity.numerics.inverses import gamma_shape, gamma_shape_step
-from cavity.numerics.quadrature import Integral, integrate, log_abs
-from cavity.numerics.sums import log_excess
 
 
 class Draw(NamedTuple):

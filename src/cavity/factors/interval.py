@@ -12,11 +12,11 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
+from cavity._numerics.normal import HUGE, interval, log_interval
 from cavity.factors.base import Factor, factor, is_one
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, expected_log_of_step, falling_root, follow
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian, as_tilted
-from cavity.numerics.normal import HUGE, interval, log_interval
 
 
 @factor

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import is_traced
+from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet
 from cavity.factors.base import Factor, factor
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, follow
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian, as_tilted
-from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet
 
 # e^f is cut off here: t is 0 long before, and its square must still be a number.
 _LARGEST = 300.0

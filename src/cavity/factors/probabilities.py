@@ -13,6 +13,9 @@ from jax.nn import logsumexp, sigmoid, softplus
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
+from cavity._numerics.gamma_functions import digamma_difference, dirichlet_expected_log, trigamma
+from cavity._numerics.inverses import dirichlet_shape_step, dirichlet_shapes
+from cavity._numerics.quadrature import integrate, log_abs
 from cavity.factors.base import Factor, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
@@ -20,9 +23,6 @@ from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.product import Product
 from cavity.families.standardised import Frame, beta_line, match_line_moments, tilted, whitened_moments
-from cavity.numerics.gamma_functions import digamma_difference, dirichlet_expected_log, trigamma
-from cavity.numerics.inverses import dirichlet_shape_step, dirichlet_shapes
-from cavity.numerics.quadrature import integrate, log_abs
 
 
 @factor

@@ -27,11 +27,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
+from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
 from cavity.factors.base import Factor, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI, Tilt, as_tilted
 from cavity.families.gaussian import Gaussian as GaussianFamily
-from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
 
 
 @factor

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from cavity.families.base import Family
-from cavity.numerics.sums import (
+from cavity._numerics.sums import (
     FEW,
     all_last,
     log_excess,
@@ -24,6 +23,7 @@ from cavity.numerics.sums import (
     shares_last,
     sums_without_each,
 )
+from cavity.families.base import Family
 
 #: A count above this is a zero. Not 0, because fractional powers and damped steps add up to integers only nearly.
 SOME = 1e-9

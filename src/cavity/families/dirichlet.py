@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from cavity.families.base import Family
-from cavity.numerics.gamma_functions import (
+from cavity._numerics.gamma_functions import (
     HALF_LOG_2PI,
     binet,
     dirichlet_expected_log,
@@ -19,8 +18,9 @@ from cavity.numerics.gamma_functions import (
     stirling_divergence,
     trigamma_difference,
 )
-from cavity.numerics.inverses import dirichlet_shapes
-from cavity.numerics.sums import log_excess, sums_without_each
+from cavity._numerics.inverses import dirichlet_shapes
+from cavity._numerics.sums import log_excess, sums_without_each
+from cavity.families.base import Family
 
 
 @dataclass(frozen=True)

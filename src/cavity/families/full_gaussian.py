@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as linalg
 
+from cavity._numerics.sums import log_excess
 from cavity.families.base import OrFlat
 from cavity.families.gaussian import LOG_2PI, VectorGaussian
-from cavity.numerics.sums import log_excess
 
 
 def symmetrise(matrix: jax.Array) -> jax.Array:

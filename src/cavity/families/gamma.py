@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma
 
+from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, stirling_divergence, trigamma
+from cavity._numerics.inverses import gamma_shape, inverse_digamma
+from cavity._numerics.sums import cross_difference, log_excess
 from cavity.families.base import Family, OrFlat
-from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, stirling_divergence, trigamma
-from cavity.numerics.inverses import gamma_shape, inverse_digamma
-from cavity.numerics.sums import cross_difference, log_excess
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._numerics.sums import cross_difference, log_excess
 from cavity.families.base import Family, OrFlat, Tilted
-from cavity.numerics.sums import cross_difference, log_excess
 
 LOG_2PI = math.log(2.0 * math.pi)
 

@@ -27,15 +27,15 @@ import jax.numpy as jnp
 import jax.scipy.linalg as linalg
 from jax.nn import sigmoid, softplus
 
+from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, trigamma
+from cavity._numerics.inverses import dirichlet_shape_step, gamma_shape, gamma_shape_step
+from cavity._numerics.quadrature import Integral
+from cavity._numerics.sums import log_excess
 from cavity.families.base import Family, Tilted
 from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.full_gaussian import FullGaussian, symmetrise
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import AxisAligned, Gaussian
-from cavity.numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, trigamma
-from cavity.numerics.inverses import dirichlet_shape_step, gamma_shape, gamma_shape_step
-from cavity.numerics.quadrature import Integral
-from cavity.numerics.sums import log_excess
 
 #: smallest tilted variance in units of the cavity's; a sharper tilted distribution is a point to double precision
 SHARPEST = 1e-30

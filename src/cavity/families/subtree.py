@@ -29,9 +29,9 @@ import jax
 import jax.numpy as jnp
 from jax.nn import logsumexp
 
+from cavity._numerics.sums import log_sum_along
 from cavity.families.base import Family
 from cavity.families.categorical import SOME, Categorical
-from cavity.numerics.sums import log_sum_along
 
 
 @dataclass(frozen=True)

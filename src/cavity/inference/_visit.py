@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
+from cavity._numerics.sums import all_last
 from cavity.families.base import Family
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import MAX_HALVINGS, Integrals, Projected, UpdateRule
 from cavity.moments.base import UNSURE
-from cavity.numerics.sums import all_last
 
 #: the share of a step that a site of many copies takes at least.
 SHORTEST_SHARE = 0.25

@@ -18,8 +18,8 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity._core.system import one_blas_thread
-from cavity.diagnostics.proposal import Component, fit_mixture, mixture, temper, widen_gaussian
-from cavity.diagnostics.psis import effective_sample_size, smooth, stratified_log_mean, weighted_moments
+from cavity._diagnostics.proposal import Component, fit_mixture, mixture, temper, widen_gaussian
+from cavity._diagnostics.psis import effective_sample_size, smooth, stratified_log_mean, weighted_moments
 from cavity.inference.pointwise import log_likelihood, pointwise_log_likelihood, require_densities
 from cavity.inference.problem import Problem
 from cavity.posteriors.base import Coordinates

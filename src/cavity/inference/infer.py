@@ -14,7 +14,8 @@ from jax.core import Tracer
 from cavity._core import checks
 from cavity._core.precision import is_traced, refuse_cut
 from cavity.inference._loop import Start
-from cavity.inference.methods import Auto, Limits, Method
+from cavity.inference.methods import Auto, Method
+from cavity.inference.methods.base import Limits
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 

@@ -18,12 +18,12 @@ import jax
 import jax.numpy as jnp
 
 from cavity._core.pytrees import pytree_dataclass, static
+from cavity._numerics.sums import log_excess
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
 from cavity.inference.status import Status
 from cavity.inference.update_rule import Integrals, Projected, Projection
 from cavity.moments.base import Info
-from cavity.numerics.sums import log_excess
 
 PENALTIES, FORMS = ("natural", "strength"), ("mean", "message")
 

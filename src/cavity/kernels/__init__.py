@@ -11,9 +11,9 @@ A basis (`InducingInputs`, `RandomFeatures`) carries a process by a few function
 from cavity._core.pytrees import static
 from cavity.kernels.base import Constant, Kernel, Product, Sum
 from cavity.kernels.basis import Basis, InducingInputs, RandomFeatures, Spanned
-from cavity.kernels.covariances import RBF, Linear, Matern, Polynomial, White, from_spec
+from cavity.kernels.covariances import RBF, Linear, Matern, Polynomial, White
 from cavity.kernels.parameters import kernel, limits
 
 __all__ = ["RBF", "Constant", "Linear", "Matern", "Polynomial", "White"]
-__all__ += ["Kernel", "Product", "Sum", "from_spec", "kernel", "limits", "static"]
+__all__ += ["Kernel", "Product", "Sum", "kernel", "limits", "static"]
 __all__ += ["Basis", "InducingInputs", "RandomFeatures", "Spanned"]

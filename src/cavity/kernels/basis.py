@@ -32,10 +32,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
+from cavity._numerics.blocked import cholesky, solve_triangular
 from cavity.kernels.base import Constant, Kernel, Product, Sum, without_bounds
 from cavity.kernels.covariances import RBF, Linear, Matern, Stationary
 from cavity.kernels.parameters import kernel
-from cavity.numerics.blocked import cholesky, solve_triangular
 
 #: added to the diagonal of K_ZZ, as a share of its mean: rounding makes eigenvalues negative by some m · 1e-16 of it
 JITTER = 1e-10

@@ -312,7 +312,8 @@ def from_spec(spec: Any) -> Kernel:
 
     Examples:
         >>> from cavity import kernels
-        >>> kernels.from_spec(kernels.RBF(2.0).spec()).length_scale
+        >>> from cavity.kernels.covariances import from_spec
+        >>> from_spec(kernels.RBF(2.0).spec()).length_scale
         2.0
     """
     if not isinstance(spec, dict):

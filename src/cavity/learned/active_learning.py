@@ -16,6 +16,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
+from cavity._storage import StorageError, load, save
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.learned.gp_state import Labels, TunedKernel
@@ -25,7 +26,6 @@ from cavity.learned.oracles import Answers, Oracle, join_rows
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
 from cavity.learned.simulation import check_variables
 from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
-from cavity.storage import StorageError, load, save
 
 #: sites queried at a time, before their answers are used to choose the next
 ROUND = 16

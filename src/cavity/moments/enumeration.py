@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._numerics.sums import concatenate_pieces, elementwise_log_sum, largest, log_sum_along, unstacked
 from cavity.factors.base import Factor
 from cavity.factors.table import Table
 from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.product import ASKED_APART, Product
 from cavity.moments.base import Info, Moments
-from cavity.numerics.sums import concatenate_pieces, elementwise_log_sum, largest, log_sum_along, unstacked
 
 #: joint states beyond which the table of a factor is refused
 LARGEST = 10_000_000

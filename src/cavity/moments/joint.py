@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._numerics.product_quadrature import integrate_product
+from cavity._numerics.quadrature import Integral
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.product import Product
@@ -22,8 +24,6 @@ from cavity.families.standardised import (
     whitened_moments,
 )
 from cavity.moments.base import Info
-from cavity.numerics.product_quadrature import integrate_product
-from cavity.numerics.quadrature import Integral
 
 #: points per axis by default
 ORDERS = {2: 65, 3: 41}

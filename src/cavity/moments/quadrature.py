@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._numerics.product_quadrature import evaluations, integrate_product
+from cavity._numerics.quadrature import EVALUATIONS, integrate, log_abs
 from cavity.factors.base import Factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
@@ -26,8 +28,6 @@ from cavity.families.standardised import (
 from cavity.moments.base import ClosedForm, Info, Moments
 from cavity.moments.joint import ORDERS as JOINT_ORDERS
 from cavity.moments.joint import is_joint, joint
-from cavity.numerics.product_quadrature import evaluations, integrate_product
-from cavity.numerics.quadrature import EVALUATIONS, integrate, log_abs
 
 #: dimension up to which a product rule is affordable
 LARGEST = 3
@@ -52,7 +52,7 @@ class Quadrature(Moments):
             which takes some 10 MB per site in three dimensions.
         landmarks: a function of one site's data giving the points x (any fixed number) where the factor jumps or peaks.
             Only needed for features narrower than a twentieth of the cavity's standard deviation that do not show from
-            a distance (`cavity.numerics.quadrature` says what can be missed); not used in two and three dimensions.
+            a distance (`cavity._numerics.quadrature` says what can be missed); not used in two and three dimensions.
 
     Raises:
         ValueError: if order is not 9, 13, 17, …

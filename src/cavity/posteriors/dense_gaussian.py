@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.numerics import blocked
-from cavity.numerics.blocked import BlockedCholesky, Blocks, cholesky, divide_right, identity
+from cavity._numerics import blocked
+from cavity._numerics.blocked import BlockedCholesky, Blocks, cholesky, divide_right, identity
 from cavity.posteriors import windows
 from cavity.posteriors.base import Coordinates, Equations
 from cavity.posteriors.windows import Absorbed, Window, WindowedPosterior

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from cavity._numerics.blocked import cholesky, solve_triangular
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian, VectorGaussian
 from cavity.families.product import Product
-from cavity.numerics.blocked import cholesky, solve_triangular
 from cavity.posteriors.base import Coordinates, Equations, Posterior
 
 

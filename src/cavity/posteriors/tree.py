@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._numerics.sums import log_sum_along
 from cavity.families.categorical import SOME
 from cavity.families.subtree import Path, Subtree
-from cavity.numerics.sums import log_sum_along
 from cavity.posteriors.base import Posterior
 
 

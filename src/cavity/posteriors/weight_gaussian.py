@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.blocked import cholesky, gaussian_log_density, solve_triangular
+from cavity._numerics.blocked import cholesky, gaussian_log_density, solve_triangular
 from cavity.posteriors import windows
 from cavity.posteriors.base import Coordinates, Equations
 from cavity.posteriors.windows import Absorbed, Window, WindowedPosterior

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cavity.numerics.blocked import cholesky, identity, solve_triangular
+from cavity._numerics.blocked import cholesky, identity, solve_triangular
 from cavity.posteriors.base import Posterior
 
 

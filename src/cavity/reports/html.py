@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cavity._storage.npz import whole_file
 from cavity.reports.figures import Figure, png
 from cavity.reports.tables import Table, cell, numeric_columns
-from cavity.storage.npz import whole_file
 
 #: a browser that reads this runs no script and loads nothing, whatever stands in the page
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"

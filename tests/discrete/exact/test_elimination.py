@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cavity.discrete.exact.clique_tree import Elimination, eliminate, elimination_order, min_fill, missing_pairs
+from cavity.discrete.exact._clique_tree import Elimination, eliminate, elimination_order, min_fill, missing_pairs
 
 
 def graph_of(edges: list[tuple[int, int]], n: int) -> list[set[int]]:

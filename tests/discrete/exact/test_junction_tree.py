@@ -7,9 +7,9 @@ import pytest
 from scipy.special import logsumexp
 
 from cavity.discrete import DiscreteGraph
+from cavity.discrete.exact._program import plan_program
+from cavity.discrete.exact._weighted_tables import Summed, evaluate, free_tables
 from cavity.discrete.exact.junction_tree import calibrate, exact_discrete, exact_map, junction_tree
-from cavity.discrete.exact.program import plan_program
-from cavity.discrete.exact.weighted_tables import Summed, evaluate, free_tables
 
 
 def random_graph(seed: int) -> DiscreteGraph:

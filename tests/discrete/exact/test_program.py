@@ -8,11 +8,11 @@ from scipy.special import logsumexp
 from small_graphs import enumerated, joint_table
 
 from cavity.discrete import DiscreteGraph
-from cavity.discrete.exact import program as planning
-from cavity.discrete.exact.clique_tree import clique_tree
+from cavity.discrete.exact import _program as planning
+from cavity.discrete.exact._clique_tree import clique_tree
+from cavity.discrete.exact._program import Program, plan_program
+from cavity.discrete.exact._weighted_tables import find_conditionals, free_tables
 from cavity.discrete.exact.junction_tree import exact_discrete
-from cavity.discrete.exact.program import Program, plan_program
-from cavity.discrete.exact.weighted_tables import find_conditionals, free_tables
 
 
 def program(graph: DiscreteGraph) -> Program:

@@ -11,14 +11,14 @@ import pytest
 from stream_rows import LABELS, ROWS, SMALL, check, cut, reference, streamed
 
 import cavity
-from cavity import storage
+from cavity import _storage
 from cavity.factors import Step
-from cavity.models.streaming import chunks
+from cavity.models.streaming import _chunks
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", SMALL)
+    monkeypatch.setattr(_chunks, "CHUNK_ROWS", SMALL)
 
 
 class Watched:
@@ -41,7 +41,7 @@ def test_an_interrupted_run_goes_on_with_the_same_numbers(tmp_path, stop):
     path = tmp_path / "run.npz"
     broken = streamed(Watched(stop), checkpoint=path)
     assert broken.status == "interrupted" and np.isfinite(broken.mean).all() and np.isfinite(broken.log_evidence)
-    _, header, _ = storage.load(path)
+    _, header, _ = _storage.load(path)
     finished = sum(entry["pass"] == "sweep" for entry in header["models"][0]["history"])
     position = header["progress"]["position"]
     assert (finished, position) == (stop * 20 // 200, stop * 20 % 200 // SMALL * SMALL)
@@ -82,9 +82,9 @@ import os, signal, sys
 import numpy as np
 import cavity
 from cavity.factors import Step
-from cavity.models.streaming import chunks, stream_linear_models
+from cavity.models.streaming import _chunks, stream_linear_models
 
-chunks.CHUNK_ROWS = 64
+_chunks.CHUNK_ROWS = 64
 folder, kill_at = sys.argv[1], int(sys.argv[2])
 data = np.load(folder + "/rows.npz")
 taken = open(folder + "/taken.txt", "a", buffering=1)
@@ -148,9 +148,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     refused("is there already; go on from it with resume=, or remove it", resume=None, checkpoint=path)
     refused("does not exist", resume=tmp_path / "nothing.npz")
     refused("every must be positive", every=0.0)
-    storage.save(path, "GPClassifier", {}, {})
+    _storage.save(path, "GPClassifier", {}, {})
     refused("holds 'GPClassifier', which is not the checkpoint of a stream")
-    storage.save(path, "stream", {"fingerprint": {}}, {})
+    _storage.save(path, "stream", {"fingerprint": {}}, {})
     refused("is damaged: it does not describe a stream")
 
 
@@ -159,5 +159,5 @@ def test_sites_that_are_gone_are_missed(tmp_path):
     streamed(Watched(15), checkpoint=path)
     for file in tmp_path.glob("run.npz.sites*"):
         file.write_bytes(b"")
-    with pytest.raises(storage.StorageError, match="is damaged: it ends before the sites of chunk 1"):
+    with pytest.raises(_storage.StorageError, match="is damaged: it ends before the sites of chunk 1"):
         streamed(Watched(), resume=path)

@@ -5,13 +5,13 @@ import pytest
 from stream_rows import LABELS, ROWS, SMALL, cut, streamed
 
 import cavity
-from cavity.models.streaming import chunks
-from cavity.models.streaming.chunks import ChunkReader, source_of
+from cavity.models.streaming import _chunks
+from cavity.models.streaming._chunks import ChunkReader, source_of
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", SMALL)
+    monkeypatch.setattr(_chunks, "CHUNK_ROWS", SMALL)
 
 
 def bad(X, y, place, value=None, **changes):

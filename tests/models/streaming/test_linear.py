@@ -10,14 +10,14 @@ from stream_rows import EPSILON, LABELS, ROWS, SMALL, TIGHT, check, cut, referen
 
 import cavity
 from cavity.factors import Probit, Step
-from cavity.models.latent_gaussian import fit_linear_model
-from cavity.models.streaming import chunks, run, shard, stream_linear_models
-from cavity.models.streaming.shard import NaturalSums, PassState, VisitCounts
+from cavity.models._latent_gaussian import fit_linear_model
+from cavity.models.streaming import _chunks, _shard, run, stream_linear_models
+from cavity.models.streaming._shard import NaturalSums, PassState, VisitCounts
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", SMALL)
+    monkeypatch.setattr(_chunks, "CHUNK_ROWS", SMALL)
 
 
 def test_one_sweep_is_adf_and_many_are_ep():
@@ -41,7 +41,7 @@ def test_parallel_visits_of_a_chunk_have_the_same_fixed_point(monkeypatch):
         asked.append(rows)
         return cavity.Parallel() if rows >= SMALL else cavity.InOrder()
 
-    monkeypatch.setattr("cavity.models.streaming.shard.weight_schedule", schedule)
+    monkeypatch.setattr("cavity.models.streaming._shard.weight_schedule", schedule)
     model = streamed((ROWS, LABELS))
     check(model, reference())
     assert model.status == "converged" and asked[:5] == [0, 64, 128, 192, 200]
@@ -114,7 +114,7 @@ def test_power_ep_streams():
 def test_chunks_share_one_program():
     """A short last chunk is filled up: other numbers of rows compile nothing anew."""
     streamed((ROWS, LABELS))
-    compiled = shard.sweep_chunk, shard.measure_chunk
+    compiled = _shard.sweep_chunk, _shard.measure_chunk
     programs = [function._cache_size() for function in compiled]
     for rows in (190, 129, 128):
         streamed((ROWS[:rows], LABELS[:rows]))

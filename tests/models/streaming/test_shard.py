@@ -9,8 +9,8 @@ from stream_rows import EPSILON, LABELS, ROWS, reference
 
 import cavity
 from cavity.factors import Step
-from cavity.models.latent_gaussian.linear_model import LinearRows
-from cavity.models.streaming.shard import (
+from cavity.models._latent_gaussian.linear_model import LinearRows
+from cavity.models.streaming._shard import (
     NaturalSums,
     ShardSites,
     constant_log_likelihood,

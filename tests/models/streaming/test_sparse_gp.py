@@ -7,7 +7,7 @@ import pytest
 import cavity as cv
 from cavity.factors import Probit
 from cavity.kernels import RBF, InducingInputs, RandomFeatures
-from cavity.models.latent_gaussian import fit_sparse_gp
+from cavity.models._latent_gaussian import fit_sparse_gp
 from cavity.models.streaming import stream_sparse_gps
 
 RNG = np.random.default_rng(8)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn.datasets
 
-from cavity.storage.csv_table import Sheet, read_sheet
+from cavity._storage.csv_table import Sheet, read_sheet
 from cavity_reproductions.datasets.catalogue import BUNDLED, CLASSIFICATION, DIGITS_3_VS_5, Entry
 
 #: the environment variable that names the folder looked into first.

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.baselines.forests import MessageForest, MondrianForest, regression_parameters
+from cavity.baselines.forests import MessageForest, MondrianForest
+from cavity.baselines.forests.message_forest import regression_parameters
 from cavity.learned.embedding_operator import BATCH, Embedding, fit_embedding, predict_projections
 from cavity.learned.message_coordinates import Target
 from cavity.reports import Figure, Table, figure

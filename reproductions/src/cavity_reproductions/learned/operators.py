@@ -13,13 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity.baselines.forests import (
-    MessageForest,
-    MondrianForest,
-    averaged_trees,
-    message_columns,
-    regression_parameters,
-)
+from cavity.baselines.forests import MessageForest, MondrianForest
+from cavity.baselines.forests.message_forest import averaged_trees, message_columns, regression_parameters
 from cavity.learned.embedding_operator import BATCH, Settings, fit_embedding, predict_projections
 from cavity.learned.feature_regression import MessageMoments, leave_one_out_errors, mean_variances, median_gap
 from cavity.learned.message_coordinates import Kind, Target

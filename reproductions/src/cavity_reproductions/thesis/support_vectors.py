@@ -8,7 +8,7 @@ import cavity
 from cavity.baselines import svm
 from cavity.factors import Step
 from cavity.kernels import RBF
-from cavity.models.latent_gaussian import fit_exact_gp, fit_linear_model
+from cavity.models._latent_gaussian import fit_exact_gp, fit_linear_model
 from cavity.reports import STYLES, Figure, Table, figure
 from cavity.reports.figures import label
 from cavity_reproductions.axes import box_by_name

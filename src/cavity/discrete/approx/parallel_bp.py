@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._numerics.sums import elementwise_log_sum, largest
 from cavity.factors.table import Table
 from cavity.families.categorical import SOME, Categorical, spread_gap
 from cavity.families.product import Product, consecutive_slices
@@ -25,7 +26,6 @@ from cavity.inference.schedule import Parallel
 from cavity.inference.stepping import Report, State
 from cavity.inference.update_rule import Matched, UpdateRule
 from cavity.moments.enumeration import FEW_ENTRIES, Entries, Enumeration, entry_messages, entry_terms
-from cavity.numerics.sums import elementwise_log_sum, largest
 
 #: logarithms of the entries of a table may differ by so much for their weights to be summed as they are
 WIDEST = 500.0

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from cavity.discrete.approx.approximate import Approximation, Tree
 from cavity.discrete.approx.tree import Rooted, maximal_tree, pair_information, root_forest, span
-from cavity.discrete.exact.clique_tree import clique_tree
-from cavity.discrete.exact.weighted_tables import free_tables
+from cavity.discrete.exact._clique_tree import clique_tree
+from cavity.discrete.exact._weighted_tables import free_tables
 from cavity.discrete.graph import TableGraph
 
 #: factors on the longest loop that is joined into one group

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity.discrete.exact.clique_tree import ENTRY, SAFE, Clique, CliqueTree, clique_tree
-from cavity.discrete.exact.program import plan_program
-from cavity.discrete.exact.weighted_tables import Summed, evaluate, free_tables
+from cavity.discrete.exact._clique_tree import ENTRY, SAFE, Clique, CliqueTree, clique_tree
+from cavity.discrete.exact._program import plan_program
+from cavity.discrete.exact._weighted_tables import Summed, evaluate, free_tables
 from cavity.discrete.graph import Contradiction, TableGraph, slice_table, split_variables
 from cavity.discrete.tables import LogTable
 

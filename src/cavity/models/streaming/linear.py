@@ -20,14 +20,14 @@ from cavity.inference.methods import ADF, Method, Sweeps
 from cavity.inference.status import Status
 from cavity.kernels import Basis, Kernel
 from cavity.kernels.basis import Spanned
-from cavity.models.latent_gaussian.evidence_search import as_numbers, rule_of
-from cavity.models.latent_gaussian.fit_result import FitResult
-from cavity.models.latent_gaussian.linear_model import LinearModel, weight_precision
-from cavity.models.latent_gaussian.rows import bucket, padded
-from cavity.models.latent_gaussian.sparse_gp import SparseGP
-from cavity.models.streaming.chunks import ChunkReader, source_of
+from cavity.models._latent_gaussian.evidence_search import as_numbers, rule_of
+from cavity.models._latent_gaussian.fit_result import FitResult
+from cavity.models._latent_gaussian.linear_model import LinearModel, weight_precision
+from cavity.models._latent_gaussian.rows import bucket, padded
+from cavity.models._latent_gaussian.sparse_gp import SparseGP
+from cavity.models.streaming._chunks import ChunkReader, source_of
+from cavity.models.streaming._shard import NaturalSums, PassState
 from cavity.models.streaming.run import CheckpointOptions, StreamProgress, StreamRun
-from cavity.models.streaming.shard import NaturalSums, PassState
 
 
 @float64

@@ -11,12 +11,12 @@ import numpy as np
 
 from cavity.factors.base import Factor
 from cavity.inference.update_rule import UpdateRule
-from cavity.models.latent_gaussian.linear_model import LinearRows
-from cavity.models.latent_gaussian.rows import bucket, padded_with_zeros
-from cavity.models.streaming import checkpoint
-from cavity.models.streaming.checkpoint import SitesInFiles, SitesInMemory, SiteStore
-from cavity.models.streaming.chunks import Chunk, ChunkReader
-from cavity.models.streaming.shard import (
+from cavity.models._latent_gaussian.linear_model import LinearRows
+from cavity.models._latent_gaussian.rows import bucket, padded_with_zeros
+from cavity.models.streaming import _checkpoint
+from cavity.models.streaming._checkpoint import SitesInFiles, SitesInMemory, SiteStore
+from cavity.models.streaming._chunks import Chunk, ChunkReader
+from cavity.models.streaming._shard import (
     NaturalSums,
     PassState,
     constant_log_likelihood,
@@ -117,7 +117,7 @@ class StreamRun:
         self.cursor = Cursor((PassState.initial(prior),) * len(first.y))
         self.store: SiteStore = SitesInMemory(len(first.y))
         self.checksums: list[float] = []
-        self.fingerprint = checkpoint.fingerprint(first, reader.size, factor, prior, method)
+        self.fingerprint = _checkpoint.fingerprint(first, reader.size, factor, prior, method)
         self.options: CheckpointOptions | None = None
         self.callback, self.interrupted = callback, False
         self.before = self.cursor
@@ -126,7 +126,7 @@ class StreamRun:
     def use_checkpoint(self, options: CheckpointOptions) -> None:
         """Write checkpoints to a file, after going on from it where that is asked for."""
         if options.resumes:
-            progress, self.checksums, states = checkpoint.read(options.path, self.fingerprint)
+            progress, self.checksums, states = _checkpoint.read(options.path, self.fingerprint)
             cursor = Cursor(tuple(state.reopened(self.method) for state in states), **progress)
             again = [cursor.position] if cursor.position else []
             self.cursor = cursor._replace(resumed=(*cursor.resumed, *again))
@@ -142,7 +142,7 @@ class StreamRun:
         self.store.sync()
         progress = {**self.cursor._asdict(), "resumed": list(self.cursor.resumed)}
         states = progress.pop("states")
-        checkpoint.write(self.options.path, self.fingerprint, progress, self.checksums, states)
+        _checkpoint.write(self.options.path, self.fingerprint, progress, self.checksums, states)
         self.saved = time.perf_counter()
 
     def run(self) -> None:
