@@ -161,7 +161,7 @@ def ask_everything(family, eta):
         question(eta)
     for question in (
         *(family.distance, family.kl, family.product, family.ratio),
-        *(family.to_local, family.local_moments),
+        *(family.to_local, family.local_moments, family.expected_exponent),
     ):
         question(eta, eta)
     assert family.uniform().shape == family.flat().shape == (family.size,)

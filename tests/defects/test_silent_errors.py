@@ -58,9 +58,6 @@ def evidence_of_copies(K, y, variance, copies):
 
 
 @pytest.mark.parametrize("y", [1e3, 1e4])
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="defect 3: the error of one copy's site is multiplied by the copies"
-)
 def test_a_million_copies_of_an_observation_have_the_right_variance_and_evidence(y):
     def run():
         problem = cv.models.latent_gaussian(
@@ -76,9 +73,6 @@ def test_a_million_copies_of_an_observation_have_the_right_variance_and_evidence
 
 
 @pytest.mark.parametrize("weight", [1e6, 1e9])
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="defect 3: the error of one copy's site is multiplied by the weight"
-)
 def test_log_evidence_of_a_regressor_is_right_under_large_weights(weight):
     x = 2.0 * np.arange(10)
     y = np.sin(x) + 0.1 * np.cos(7 * x)
@@ -106,9 +100,6 @@ def separated(model, weight):
         (lambda: cv.BayesPointMachine(likelihood="step", label_noise=0.1), 1e100),
     ],
     ids=["GPClassifier", "BayesPointMachine"],
-)
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="defect 3: the evidence of heavy rows is above the largest possible"
 )
 def test_log_evidence_of_heavy_rows_is_that_of_their_best_explanation(make, weight):
     """(0.9^24)^weight times the prior mass of the functions that part the labels, whose logarithm is small."""

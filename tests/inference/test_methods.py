@@ -81,7 +81,7 @@ def test_a_pass_is_single_by_a_field_and_not_by_its_name():
 class Signal:
     """Its end sends an interruption, and does so in C, where Python cannot notice it."""
 
-    __del__ = partial(ctypes.CDLL(None)["raise"], signal.SIGINT)  # `raise` is a word of Python's
+    __del__ = staticmethod(partial(ctypes.CDLL(None)["raise"], signal.SIGINT))  # `raise` is a word of Python
 
 
 def test_an_interruption_between_a_result_and_its_name_loses_nothing(monkeypatch):

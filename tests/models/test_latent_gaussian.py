@@ -12,7 +12,8 @@ import rank_one_ep
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 import cavity as cv
-from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, response
+from cavity.posteriors.dense_algebra import KernelPrior, response
+from cavity.posteriors.dense_gaussian import DenseGaussian
 from cavity.posteriors.weight_gaussian import WeightGaussian, WeightPrior
 
 GPY = json.loads((Path(__file__).parents[1] / "tables" / "gpy.json").read_text())

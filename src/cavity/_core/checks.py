@@ -41,6 +41,12 @@ def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
         raise ValueError(f"{name} must have {wanted} dimension(s); found shape {tuple(result.shape)}.")
     if result.size == 0:
         raise ValueError(f"{name} is empty: shape {tuple(result.shape)}.")
+    return finite(name, result)
+
+
+def finite(name: str, value: Any) -> Any:
+    """A float64 array of any shape, all finite."""
+    result = jnp.asarray(value, float) if is_traced(value) or is_far(value) else real_numbers(name, value)
     if not is_traced(result) and not (jnp if is_far(result) else np).isfinite(result).all():
         place = np.argwhere(~np.isfinite(np.asarray(result)))[0]
         found = result[tuple(place)]

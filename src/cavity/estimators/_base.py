@@ -38,6 +38,8 @@ SEVERITY = (
     Status.NONFINITE_FACTOR,
     Status.IMPROPER_POSTERIOR,
 )
+#: the largest weight of a row, of which the log evidence still has its digits
+LARGEST_WEIGHT = 1e9
 #: rows predicted at a time.
 CHUNK = 8192
 #: what needs no warning: a fixed point, or a method that seeks none.
@@ -154,6 +156,11 @@ def checked_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative; found {weights.min()}.")
+    if (weights > LARGEST_WEIGHT).any():
+        raise ValueError(
+            f"sample_weight counts rows and must be at most {LARGEST_WEIGHT:g}, or the evidence has no digits "
+            f"left; found {weights.max():g}: divide all weights by a common number."
+        )
     if not (weights > 0).any():
         raise ValueError("sample_weight is zero in every row: no row is left.")
     return weights

@@ -137,15 +137,12 @@ def assembled(priors: dict[Family, np.ndarray], statements: list[Statement]) -> 
         scope = Reach(len(wires), tuple(families.index(slot) for slot in first.families))
         groups.append(SiteGroup(first.factor, data, family, first.moments, scope=scope))
         wires.append(jnp.asarray(np.concatenate([statement.rows for statement in own])))
-    # Priors are normalised, so that the evidence is that of the data; what has no prior counts as 1.
-    constant = -sum(float(jnp.sum(log_mass(family, jnp.asarray(eta)))) for family, eta in priors.items())
+    # Priors are normalised, so that the evidence is that of the data. Weights of a discrete variable that are all 1 are
+    # no prior: they count as they are.
+    weights = [(family, jnp.asarray(eta)) for family, eta in priors.items() if isinstance(family, Categorical)]
+    masses = [jnp.where(jnp.any(eta != 0, axis=-1), family.log_partition(eta), 0.0) for family, eta in weights]
+    constant = -sum(float(jnp.sum(mass)) for mass in masses)
     prior = GraphPrior(tuple(jnp.asarray(eta) for eta in priors.values()), tuple(wires), jnp.asarray(constant))
     sites = sum(group.size for group in groups)
     schedule = Parallel() if sites > ONE_BY_ONE else ThereAndBack()
     return Problem(prior, tuple(groups), Factorised(families), schedule=schedule)
-
-
-def log_mass(family: Family, priors: jax.Array) -> jax.Array:
-    """log ∫ prior of every variable; 0 of discrete ones whose weights are all 1, which is no prior."""
-    found = family.log_partition(priors)
-    return jnp.where(jnp.any(priors != 0, axis=-1), found, 0.0) if isinstance(family, Categorical) else found

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import log_sigmoid, sigmoid
 
+from cavity._core import checks
 from cavity.factors.base import factor, is_one
 from cavity.factors.binary import BinaryLikelihood, binary_prediction, mixed, noise_levels, noisy_slopes, shares
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
@@ -68,7 +69,8 @@ class Logistic(BinaryLikelihood):
 
     def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
         """Probability of +1 and logarithms of both for a latent N(mean, variance), clean and with label noise."""
-        mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
+        mean, variance = checks.finite("mean", mean), checks.finite("variance", variance)
+        mean, variance = jnp.broadcast_arrays(mean, variance)
 
         def log_probability(m: jax.Array, v: jax.Array) -> jax.Array:
             return follow(log_sigmoid_derivatives, 1, m, v, *logistic_landmarks(m, v, 1)).log_z

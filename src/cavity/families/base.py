@@ -184,6 +184,14 @@ class Family(ABC):
         eta = jnp.asarray(eta)
         return self.log_partition(eta) - jnp.sum((eta - self.flat()) * self.moments(eta), axis=-1)
 
+    def expected_exponent(
+        self, message: Float[Array, "*batch k"], eta: Float[Array, "*batch k"]
+    ) -> Float[Array, "*batch"]:
+        """E[message·T(x)] under eta; what a message leaves out counts 0, whatever its expectation."""
+        moments = self.moments(eta)
+        used = message[..., : moments.shape[-1]]
+        return jnp.sum(jnp.where(used == 0.0, 0.0, used * moments), axis=-1)
+
     def message(self, cavity: Float[Array, "*batch k"], stats: Float[Array, "*batch s"]) -> Float[Array, "*batch k"]:
         """The message that turns `cavity` into the member with the tilted statistics `stats`."""
         return self.natural(stats) - cavity
@@ -261,6 +269,14 @@ class OrFlat(Family):
         flat = self.is_flat(eta)
         safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
         return jnp.where(flat, 0.0, super().log_density(safe, x))
+
+    def kl(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
+        """Of a flat `other`, the function 1: −entropy(eta), and 0 where both are flat."""
+        eta, other = jnp.asarray(eta), jnp.asarray(other)
+        pairs = zip((eta, other), (self.is_flat(eta), self.is_flat(other)), strict=True)
+        one, two = (jnp.where(flat[..., None], self.stand_in(), own) for own, flat in pairs)
+        alone = jnp.where(self.is_flat(eta), 0.0, -self.entropy(one))
+        return jnp.where(self.is_flat(other), alone, super().kl(one, two))
 
     def stand_in(self) -> Float[Array, " k"]:
         """Some proper member, for branches that are not taken."""

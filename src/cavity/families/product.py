@@ -155,6 +155,9 @@ class Product(Family):
     def kl(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         return reduce(jnp.add, self.each("kl", eta, other))
 
+    def expected_exponent(self, message: jax.Array, eta: jax.Array) -> jax.Array:
+        return reduce(jnp.add, self.each("expected_exponent", message, eta))
+
     def distance(self, eta: jax.Array, other: jax.Array) -> jax.Array:
         return reduce(jnp.maximum, self.each("distance", eta, other))
 

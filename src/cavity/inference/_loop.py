@@ -15,13 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.families.base import Family
 from cavity.inference._visit import (
     Counts,
+    ProposedUpdate,
     Report,
     SiteBatch,
     State,
     backtrack,
     count_tilts,
+    deletion,
     gather,
     is_identity,
     is_settled,
@@ -42,6 +45,8 @@ from cavity.moments.base import Batch
 
 #: sites are measured this many at a time, so that node arrays of a quadrature stay small.
 MEASURE_BATCH = 1024
+#: mismatch below which scales measured at q and those of the last visits agree to its square
+NEAR = 1e-3
 #: a copy: a run takes over the memory of its state, and the strategies keep what they have learned
 own_memory = partial(jnp.array, copy=True)
 
@@ -157,19 +162,38 @@ def measure_site(
     problem: Problem, method: UpdateRule, number: int, state: State, key: jax.Array, rows: SiteBatch
 ) -> tuple[Any, ...]:
     """The entries of a `Report` for one site of group `number`."""
-    group = problem.groups[number]
+    group, posterior = problem.groups[number], problem.posterior
     block = jax.tree.map(partial(jnp.expand_dims, axis=0), rows)
-    local = problem.posterior.marginals(problem.prior, state.q, group.scope, block.which)
+    local, cavity = posterior.cavities(problem.prior, state.q, group.scope, block.which, deletion(method, block))
     group_key = site_key(key, group.moments.random, number)
-    trial = jax.tree.map(itemgetter(0), propose(method, group, state.moments[number], local, block, group_key))
+    trial = propose(method, group, state.moments[number], local, block, group_key, cavity)
+    trial, local = jax.tree.map(itemgetter(0), (trial, local))
     scale = log_scale(group.family, trial.cavity, trial.log_z, rows.site, method.power)
     held = rows.multiplicity > 0
     unsure = held & trial.proper & trial.unsure
     nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
     mismatch = mismatch_of(method, group, rows, trial)
     # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
+    log_mean = scale + group.family.expected_exponent(rows.site, local)
+    if not group.family.cavities_proper:
+        log_mean = jnp.where(trial.accepted, log_mean_of_site(method, group.family, trial, rows.site, local), log_mean)
     scale = jnp.where(trial.accepted, scale, 0.0)
-    return mismatch, held & trial.constraint_relaxed, held & ~trial.proper, nonfinite, scale, trial.info, unsure
+    relaxed, improper = held & trial.constraint_relaxed, held & ~trial.proper
+    return mismatch, relaxed, improper, nonfinite, scale, trial.info, unsure, log_mean
+
+
+def log_mean_of_site(
+    method: UpdateRule, family: Family, trial: ProposedUpdate, site: jax.Array, local: jax.Array
+) -> jax.Array:
+    """E[log t̃ᵢ] under q, the scaled site: (log Zᵢ + KL(qᵢ ‖ cavity) − KL(qᵢ ‖ cavity · site^power)) / power.
+
+    That is log sᵢ + E[ηᵢ·T(x)] without the log partitions, which are of the size (mean / sd)² and cancel. The last term
+    is 0 where the cavity is q without the site.
+    """
+    total = trial.log_z + family.kl(local, trial.cavity)
+    if method.projection.relaxes_cavity:
+        total = total - family.kl(local, trial.cavity + method.power * site)
+    return total / method.power
 
 
 def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
@@ -260,15 +284,28 @@ def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Arra
 def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
     """The state with the scales it ends with, and its log evidence, of which every site has a share log sᵢ.
 
-    log ∫ prior ∏ t̃ᵢ (3.40) = A(q) − A(prior) + Σ multiplicityᵢ log sᵢ. After one pass from flat sites: Σ log Zᵢ.
+    log ∫ prior ∏ t̃ᵢ (3.40) = A(q) − A(prior) + Σ multiplicityᵢ log sᵢ = Σ multiplicityᵢ E[log t̃ᵢ] − KL(q ‖ prior) under
+    q. No term of the second form is larger than the evidence asks for, and at a fixed point it is stationary in q, in
+    the cavities and in the sites, so that rounding enters squared. After one pass from flat sites: Σ log Zᵢ.
     """
-    scales = list(report.log_scales)
+    posterior, scales, evidence = problem.posterior, list(report.log_scales), jnp.zeros(())
+    near = is_settled(report.mismatch, NEAR) & (not method.single_pass)
+    divergence = posterior.divergence(problem.prior, state.q)
     for number, group in enumerate(problem.groups):
         if scaled_at_visits(method, group):
             scales[number] = state.log_scales[number]
-    evidence = problem.posterior.log_partition(state.q) - problem.posterior.log_partition(problem.prior)
-    for group, own in zip(problem.groups, scales, strict=True):
-        evidence = evidence + jnp.sum(group.multiplicities * own)
+        means = scales[number]
+        if divergence is not None:
+            # Far from a fixed point, and where nothing could be measured, sites have the scales of their last visits.
+            seen = posterior.marginals(problem.prior, state.q, group.scope, jnp.arange(group.size))
+            visited = scales[number] + group.family.expected_exponent(state.sites[number], seen)
+            measured = ~(report.improper[number] | report.nonfinite[number] | report.unsure[number])
+            means = jnp.where(measured & near, report.log_means[number], visited)
+        evidence = evidence + jnp.sum(jnp.where(group.multiplicities > 0, group.multiplicities * means, 0.0))
+    if divergence is None:
+        evidence += posterior.log_partition(state.q) - posterior.log_partition(problem.prior)
+    else:
+        evidence += posterior.log_mass(problem.prior) - divergence
     return state._replace(log_scales=tuple(scales)), evidence
 
 

@@ -66,14 +66,20 @@ def deletion(method: UpdateRule, rows: SiteBatch) -> jax.Array:
 
 
 def propose(
-    method: UpdateRule, group: SiteGroup, learned: Any, local: jax.Array, rows: SiteBatch, key: jax.Array
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    local: jax.Array,
+    rows: SiteBatch,
+    key: jax.Array,
+    cavity: jax.Array | None = None,
 ) -> ProposedUpdate:
     """Delete, tilt and project a block of sites from the same q, of which `local` is what each of them sees.
 
-    learned: the state of the group's moments, see `Moments.init`.
+    learned: the state of the group's moments, see `Moments.init`. cavity: if it is known better than as a difference.
     """
     family = method.projection.adapt(group.family)
-    cavity = local - deletion(method, rows)
+    cavity = local - deletion(method, rows) if cavity is None else cavity
     proper = jnp.ones(cavity.shape[0], bool)
     if not family.cavities_proper:
         # What is integrated is always a distribution; results for an improper cavity are discarded.
@@ -110,9 +116,19 @@ def propose(
 
 
 def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
-    """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
+    """Moment mismatch between q and the projected tilted distribution; infinite where there is none.
+
+    A site that stands for w factors is compared with q after all of them have moved, of which one is only a w-th.
+    """
     family = method.projection.adapt(group.family)
-    gap = family.distance(trial.cavity + deletion(method, rows), trial.cavity + trial.message)
+    before, after = trial.cavity + deletion(method, rows), trial.cavity + trial.message
+    gap = family.distance(before, after)
+    if not group.at_most_one:
+        change = rows.multiplicity[..., None] * (trial.message / method.power - rows.site)
+        together = family.distance(before, before + change)
+        gap = jnp.where(
+            rows.multiplicity > 1, jnp.where(jnp.isfinite(together), together, rows.multiplicity * gap), gap
+        )
     if method.projection.memory:
         gap = jnp.maximum(gap, trial.drift)
     # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
@@ -238,6 +254,7 @@ class Report(NamedTuple):
         log_scales: log sᵢ (thesis 3.39).
         info: what the moments strategy reported.
         unsure: whether its moments were not known well enough.
+        log_means: E[log t̃ᵢ] under q of the scaled site, from which the log evidence is summed.
 
     Examples:
         >>> import cavity as cv
@@ -254,6 +271,7 @@ class Report(NamedTuple):
     log_scales: tuple[jax.Array, ...]
     info: tuple[dict[str, jax.Array], ...]
     unsure: tuple[jax.Array, ...] = ()
+    log_means: tuple[jax.Array, ...] = ()
 
     @property
     @float64

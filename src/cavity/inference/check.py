@@ -269,8 +269,7 @@ def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weigh
     shares = jnp.log(jnp.asarray(counts) / sum(counts))
     proposal = jax.nn.logsumexp(densities + shares[:, None], axis=0)
     # The weights of discrete variables alone are factors like others: that prior is not normalised.
-    scale = problem.posterior.log_partition(flat) - problem.posterior.log_partition(problem.prior)
-    log_prior = problem.posterior.log_density(problem.prior, flat, x) + scale
+    log_prior = problem.posterior.log_density(problem.prior, flat, x) + problem.posterior.log_mass(problem.prior)
     log_weights = np.asarray(log_prior - proposal) + log_likelihood(problem, x)
     log_weights = np.where(np.isnan(log_weights), -math.inf, log_weights)
     dimension = sum(leaf[0].size for leaf in jax.tree.leaves(x))

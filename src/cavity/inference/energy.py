@@ -55,9 +55,13 @@ class Energy(NamedTuple):
 
 
 class GroupSlopes(NamedTuple):
-    """What one group adds to the energy, and its slopes, one row per site."""
+    """What one group adds to KL(q ‖ prior) in the energy, and its slopes, one row per site.
+
+    exponents: wᵢ E[etaᵢ·T] under q's marginal, which turn KL(q ‖ prior) into A(prior) − A(q).
+    """
 
     value: jax.Array
+    exponents: jax.Array
     sites: jax.Array
     marginals: jax.Array
     norm: jax.Array
@@ -100,8 +104,13 @@ def energy(
         key = site_key(jax.random.key(0), group.moments.random, number)
         learned = group.moments.init(group) if moments is None else moments[number]
         found.append(group_slopes(UpdateRule(power=power), group, learned, jnp.asarray(own), seen, gamma, key))
-    value = problem.posterior.log_partition(problem.prior) - problem.posterior.log_partition(q)
-    value = value + sum(jnp.sum(part.value) for part in found)
+    posterior, value = problem.posterior, sum((jnp.sum(part.value) for part in found), jnp.zeros(()))
+    divergence = posterior.divergence(problem.prior, q)
+    if divergence is None:
+        value += posterior.log_partition(problem.prior) - posterior.log_partition(q)
+        value += sum(jnp.sum(part.exponents) for part in found)
+    else:
+        value += divergence - posterior.log_mass(problem.prior)
     norm = jnp.max(jnp.concatenate([part.norm for part in found]))
     return Energy(value, tuple(part.sites for part in found), tuple(part.marginals for part in found), norm)
 
@@ -124,7 +133,14 @@ def group_slopes(
         trial = jax.tree.map(lambda leaf: leaf[0], propose(method, group, learned, gamma[None], block, key))
         matched = trial.cavity + trial.message
         tilted, multiplicity = family.moments(matched), rows.multiplicity
-        log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)
+        if family.cavities_proper:
+            log_ratio = trial.log_z + family.log_partition(trial.cavity) - family.log_partition(gamma)
+            log_ratio = log_ratio + power * family.expected_exponent(rows.site, seen)
+        else:
+            # Where gamma are q's own marginals the last term is 0, and none is larger than the energy asks for.
+            apart = family.expected_exponent(rows.site, gamma) - family.expected_exponent(rows.site, seen)
+            log_ratio = trial.log_z + family.kl(gamma, trial.cavity) - power * apart
+        exponent = multiplicity * family.expected_exponent(rows.site, seen)
         length = jnp.sqrt(2.0 * jnp.maximum(family.kl(seen, matched), 0.0))
 
         def where_accepted(slope: jax.Array, otherwise: float) -> jax.Array:
@@ -132,6 +148,7 @@ def group_slopes(
 
         return GroupSlopes(
             where_accepted(-multiplicity / power * log_ratio, jnp.nan),
+            where_accepted(exponent, jnp.nan),
             where_accepted(multiplicity * (tilted - family.moments(seen)), jnp.nan),
             where_accepted(multiplicity / power * (family.moments(gamma) - tilted), jnp.nan),
             where_accepted(multiplicity * length, jnp.inf),

@@ -145,7 +145,10 @@ def dual(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> 
     seen = prior.marginals(sites)
     found = group_slopes(EP(), group, (), sites, seen, seen + eta, jax.random.key(0))
     through_q = jnp.einsum("ia,iakb->kb", found.marginals, jax.jacfwd(prior.marginals)(sites))
-    return jnp.sum(found.value) - prior.log_partition(sites), (found.sites + through_q, found.marginals)
+    return jnp.sum(found.value + found.exponents) - prior.log_partition(sites), (
+        found.sites + through_q,
+        found.marginals,
+    )
 
 
 @jax.jit

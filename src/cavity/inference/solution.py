@@ -311,11 +311,11 @@ def leave_one_out(
     """
     rule, answers = UpdateRule(), []
     for group, own, learned in zip(problem.groups, sites, moments, strict=True):
-        local = problem.posterior.marginals(problem.prior, q, group.scope, jnp.arange(group.size))
         rows = gather(group, own, jnp.zeros((group.size, rule.projection.memory)), np.arange(group.size))
-        trial = propose(rule, group, learned, local, rows, jax.random.key(0))
+        local, cavities = problem.posterior.cavities(problem.prior, q, group.scope, rows.which, deletion(rule, rows))
+        trial = propose(rule, group, learned, local, rows, jax.random.key(0), cavities)
         known = jnp.where(trial.unsure, jnp.nan, trial.log_z)
-        answers.append(jnp.where(group.family.is_proper(local - deletion(rule, rows)), known, -jnp.inf))
+        answers.append(jnp.where(group.family.is_proper(cavities), known, -jnp.inf))
     return tuple(answers)
 
 

@@ -134,6 +134,25 @@ class Posterior(ABC):
     def log_partition(self, q: Q) -> Float[Array, ""]:
         """Log normaliser of q, or of the prior when given the prior; both up to the same constant."""
 
+    def log_mass(self, prior: Any) -> Float[Array, ""]:
+        """log ∫ prior: 0 of a density, something else where weights of single variables count as factors."""
+        return self.log_partition(self.flat(prior)) - self.log_partition(prior)
+
+    def divergence(self, prior: Any, q: Q) -> Float[Array, ""] | None:
+        """KL(q ‖ prior), the prior normalised, formed without a difference of large numbers.
+
+        It stands for `log_partition` in the evidence. None where log partitions are of the size of the evidence anyway,
+        as those of discrete variables.
+        """
+        return None
+
+    def cavities(
+        self, prior: Any, q: Q, scope: Any, index: Int[Array, " sites"], removed: Float[Array, "sites k"]
+    ) -> tuple[Float[Array, "sites k"], Float[Array, "sites k"]]:
+        """(`marginals`, the same without `removed`): by the difference, where nothing better is known."""
+        seen = self.marginals(prior, q, scope, index)
+        return seen, seen - removed
+
     @abstractmethod
     def views(self, prior: Any, q: Q) -> dict[str, Callable[[], Float[Array, "..."]]]:
         """What users look at, computed when asked for: mean, covariance, and what else the model calls its own."""

@@ -21,7 +21,10 @@ LARGEST_SYSTEM = 6_000
 
 
 class GraphPrior(NamedTuple):
-    """Natural parameters of every variable alone, one array per family; the wires; the log of constant factors."""
+    """Natural parameters of every variable alone, one array per family; the wires; the log of constant factors.
+
+    Of a continuous variable they are those of its prior density, of a discrete one the log of a factor like others.
+    """
 
     etas: tuple[jax.Array, ...]
     wires: tuple[jax.Array, ...]
@@ -138,15 +141,29 @@ class Factorised(Posterior):
         return jax.vmap(one)(eta)
 
     def log_partition(self, q: Network | GraphPrior) -> jax.Array:
-        """Of q, Σ log Z_k; of the prior, minus the log of the constant factors.
+        """Σ log Z_k; of the prior that of the continuous variables alone, minus the log of the constant factors.
 
-        The weights of single variables are factors like others, so the evidence is the graph's own partition function
-        and not that of a normalised prior.
+        The weights of single discrete variables are factors like others, so the evidence is the graph's own partition
+        function and not that of a normalised prior.
         """
         if isinstance(q, GraphPrior):
-            return -q.log_constant
+            return self.sum_partitions(q, discrete=False) - q.log_constant
+        return self.sum_partitions(q, discrete=True) + self.sum_partitions(q, discrete=False)
+
+    def sum_partitions(self, q: Network | GraphPrior, discrete: bool) -> jax.Array:
+        """Σ log Z_k of the discrete variables, or of all others."""
         pairs = zip(self.families, q.etas, strict=True)
-        return jnp.sum(jnp.stack([jnp.sum(family.log_partition(eta)) for family, eta in pairs]))
+        found = [family.log_partition(eta) for family, eta in pairs if family.cavities_proper == discrete]
+        return sum(map(jnp.sum, found), jnp.zeros(()))
+
+    def log_mass(self, prior: GraphPrior) -> jax.Array:
+        return self.sum_partitions(prior, discrete=True) + prior.log_constant
+
+    def divergence(self, prior: GraphPrior, q: Network) -> jax.Array | None:
+        if all(family.cavities_proper for family in self.families):
+            return None
+        rows = zip(self.families, q.etas, prior.etas, strict=True)
+        return sum((jnp.sum(family.kl(eta, before)) for family, eta, before in rows), jnp.zeros(()))
 
     def views(self, prior: GraphPrior, q: Network) -> dict[str, Callable[[], Any]]:
         def each(question: str) -> tuple[jax.Array, ...]:

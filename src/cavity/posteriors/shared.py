@@ -87,6 +87,12 @@ class Shared(Posterior):
     def log_partition(self, q: jax.Array) -> jax.Array:
         return self.family.log_partition(q)
 
+    def log_mass(self, prior: Any) -> jax.Array:
+        return jnp.zeros(())
+
+    def divergence(self, prior: Any, q: jax.Array) -> jax.Array | None:
+        return None if self.family.cavities_proper else self.family.kl(q, jnp.asarray(prior, float))
+
     def views(self, prior: Any, q: jax.Array) -> dict[str, Callable[[], jax.Array]]:
         own = {name: partial(lambda value: value, value) for name, value in self.family.views(q).items()}
         return {"mean": lambda: self.family.mean(q), "covariance": lambda: self.family.covariance(q), **own}

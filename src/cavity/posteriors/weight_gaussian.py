@@ -112,6 +112,14 @@ class WeightGaussian(WindowedPosterior):
     def log_partition(self, q: Any) -> jax.Array:
         return self.flat(q).log_partition if isinstance(q, WeightPrior) else q.log_partition
 
+    def divergence(self, prior: WeightPrior, q: Weights) -> jax.Array:
+        """½ (tr(P Σ) − d + (m − m₀)ᵀ P (m − m₀) − log |P Σ|), P the prior precision and m₀ its mean."""
+        before, after = cholesky(prior.precision), cholesky(q.covariance)
+        spread = before.T @ after
+        gap = before.T @ q.mean - solve_triangular(before, prior.shift[:, None])[:, 0]
+        log_det = jnp.sum(jnp.log(jnp.diagonal(before) * jnp.diagonal(after)))
+        return 0.5 * (jnp.sum(spread**2) - gap.size + gap @ gap) - log_det
+
     def views(self, prior: WeightPrior, q: Weights) -> dict[str, Callable[[], jax.Array]]:
         return {
             "mean": lambda: q.mean,

@@ -26,7 +26,8 @@ from cavity.inference.solution import Solution
 from cavity.models._latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models._latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
 from cavity.models._latent_gaussian.rows import bucket, padded, padded_group, padded_with_zeros, weighted_sites
-from cavity.posteriors.dense_gaussian import DenseGaussian, KernelPrior, information, response, window_sizes
+from cavity.posteriors.dense_algebra import KernelPrior, information, response, window_sizes
+from cavity.posteriors.dense_gaussian import DenseGaussian
 
 #: arrays of n × n numbers that a run of the kernel form holds at a time
 SQUARES = 6.6

@@ -42,7 +42,7 @@ from cavity.models._latent_gaussian.rows import bucket, padded, padded_with_zero
 from cavity.models._latent_gaussian.sparse_gp import basis_latents, basis_problem, check_finite_rows
 from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import Quadrature, default_moments
-from cavity.posteriors.dense_gaussian import Dense, response
+from cavity.posteriors.dense_algebra import Dense, response
 from cavity.posteriors.weight_gaussian import WeightPrior
 
 #: up to so many rows a problem is padded: beyond, a run costs more than a compilation
