@@ -121,7 +121,6 @@ FAILURES = {
 }
 
 
-@known(30, "a program that fails when asked every time is an internal error of JAX's")
 @pytest.mark.parametrize(("program", "word"), FAILURES.values(), ids=FAILURES)
 @pytest.mark.filterwarnings("ignore")
 def test_a_program_that_fails_every_time_is_told_as_one_that_is_learned(program, word):
@@ -134,7 +133,6 @@ def interrupted(rng, x):
     raise KeyboardInterrupt
 
 
-@known(30, "an interruption inside a program that is asked every time is an internal error of JAX's")
 @pytest.mark.filterwarnings("ignore")
 def test_an_interruption_inside_a_program_stays_one():
     found = error_of(interrupted)
