@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 from cavity._core.precision import float64
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.wrappers import WithMoments
+from cavity.factors.wrappers import Conditioned, ObservedArguments, WithMoments
 from cavity.families.base import Family, Tilted
 from cavity.learned.active_learning import JustInTime, OperatorReport
 from cavity.learned.message_coordinates import tilted_statistics_of
@@ -252,7 +252,8 @@ def load(
         A factor with `report()` and `save(path)`.
 
     Raises:
-        StorageError: the file is of another kind, or damaged.
+        StorageError: the file is of another kind, damaged, or was learned from another program, which shows when this
+            one is asked the same questions; a factor with a density is asked before its first run.
         TypeError: the factor and its inputs and outputs do not go together, as in `just_in_time`.
 
     Examples:
@@ -268,8 +269,14 @@ def load(
         >>> again.report().labels == logistic.report().labels
         True
     """
-    inner = as_factor(factor_or_sampler, inputs, outputs)
-    return LearnedFactor(inner, JustInTime.load(path, **options))
+    inner, operator = as_factor(factor_or_sampler, inputs, outputs), JustInTime.load(path, **options)
+    operator.oracle.validate(inner)
+    if isinstance(inner, Simulator) and operator.fingerprint is not None:
+        known, none = operator.fingerprint.known, np.zeros(())
+        # As a graph connects it, with data of its own that say nothing.
+        given = Conditioned(inner, known) if known else inner
+        operator.verify(given, ObservedArguments((none,) * len(known), none) if known else none)
+    return LearnedFactor(inner, operator)
 
 
 def as_factor(factor_or_sampler: Factor | Sampler, inputs: Slots | None, outputs: Slots | None) -> Factor:

@@ -69,6 +69,18 @@ class Learner(ABC):
         """Multiply computed variances by a factor, after audits found them too small."""
 
 
+@partial(jax.jit, static_argnames=("learner", "family"))
+def predict_sites(
+    learner: Learner, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
+) -> MessagePrediction:
+    """Predictions for many sites, compiled."""
+
+    def one(cavity: jax.Array, data: Any) -> MessagePrediction:
+        return learner.predict(state, factor, family, cavity, data)
+
+    return jax.vmap(one)(cavities, data)
+
+
 #: audits that are looked at, the latest ones; and how many it takes to judge
 WINDOW, ENOUGH = 64, 8
 #: by how much at most variances are counted for more than they are
