@@ -1,6 +1,5 @@
 """How a saved operator knows its factor again: some questions it has asked, with their answers, are asked once more."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -40,7 +39,7 @@ class Fingerprint(NamedTuple):
 
     def as_saved(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Entries of a file's header, and its arrays."""
-        families = [[type(own).__name__, *dataclasses.astuple(own)] for own in parts_of(self.family)]
+        families = [[type(own).__name__, *vars(own).values()] for own in parts_of(self.family)]
         header = {"families": families, "known": list(self.known), "outputs": self.outputs}
         return header, dict(zip(ARRAYS, (self.cavities, self.data, *self.answers), strict=True))
 
@@ -59,7 +58,7 @@ def from_saved(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fingerp
     shapes = [(count, family.size), (count, found[1].shape[-1]), (count, family.size), (count,), (count,)]
     if not count or [own.shape for own in found] != shapes or not all(np.isfinite(own).all() for own in found):
         raise ValueError("a question")
-    return Fingerprint(family, known, int(header["outputs"]), *found[:2], Answers(*found[2:]))
+    return Fingerprint(family, known, int(header["outputs"]), found[0], found[1], Answers(*found[2:]))
 
 
 def remember(held: Fingerprint | None, batch: Batch, answers: Answers, good: np.ndarray) -> Fingerprint | None:
@@ -123,6 +122,6 @@ def recognise(
     if not ratio.mean() <= FAR:
         refused = f"; {np.isnan(apart).sum()} could not be answered" if np.isnan(apart).any() else ""
         raise StorageError(
-            f"{path} was learned from another program or factor: asked {len(ratio)} of its questions again, the answers "
-            f"of {name} are {ratio.mean():.3g} times as far from the saved ones as sampling errors explain{refused}."
+            f"{path} was learned from another program or factor: to {len(ratio)} of its questions the answers of "
+            f"{name} are {ratio.mean():.3g} times as far from the saved ones as sampling errors explain{refused}."
         )

@@ -202,14 +202,14 @@ class Simulated(Sampled):
 def is_possible(family: Family, values: np.ndarray) -> np.ndarray:
     """Which rows of values a variable of this family can have: finite ones, and within the bounds of the others."""
     with np.errstate(invalid="ignore"):
-        possible = np.isfinite(values)
+        possible = np.array(np.isfinite(values))
         if isinstance(family, Categorical):
             possible &= (values == np.floor(values)) & (values >= 0) & (values < family.states)
         elif isinstance(family, Beta | Dirichlet):
             possible &= (values >= 0) & (values <= 1)
         elif isinstance(family, Gamma):
             possible &= values >= 0
-    return possible.reshape(len(values), -1).all(axis=1)
+    return np.all(possible.reshape(len(values), -1), axis=1)
 
 
 def simulator_in(factor: Factor) -> tuple[Simulator, tuple[int, ...]]:
