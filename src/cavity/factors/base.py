@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -83,9 +84,51 @@ class Factor:
         return {}
 
 
+def evaluate(factor: Factor, name: str, *arguments: Any) -> jax.Array:
+    """`log_density` or `log_z` of a factor, which may be a user's program: one real number, or a sentence why not."""
+    try:
+        found = jnp.asarray(getattr(factor, name)(*arguments))
+    except (MissingDensity, MissingClosedForm, FactorError):
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise FactorError(f"{name} of {name_of(factor)} raised {type(error).__name__}: {reason}.") from error
+    # Whole numbers have no slopes, from which log_z would have to tell the moments.
+    real = jnp.issubdtype(found.dtype, jnp.floating)
+    real = real or (name == "log_density" and jnp.issubdtype(found.dtype, jnp.integer))
+    if found.shape or not real:
+        described = f"an array of shape {found.shape}" if found.shape else f"a value of type {found.dtype}"
+        raise FactorError(f"{name} of {name_of(factor)} must give one real number for one site; found {described}.")
+    return jnp.asarray(found, float)
+
+
+def name_of(factor: Factor) -> str:
+    """What a user calls a factor: its class, with the program that it stands for; wrappers around it are left out."""
+    while isinstance(getattr(factor, "factor", None), Factor):
+        factor = factor.factor  # type: ignore[attr-defined]
+    program = getattr(factor, "function", None)
+    return type(factor).__name__ + ("" if program is None else f" {getattr(program, '__name__', program)}")
+
+
 def is_one(power: Any) -> bool:
     """Whether a power is known to be 1; a traced one is not known."""
     return isinstance(power, int | float) and power == 1
+
+
+class FactorError(TypeError):
+    """A factor's own `log_density` or `log_z` raised, or gave something other than one real number.
+
+    What it raised is the `__cause__`.
+
+    Examples:
+        >>> import cavity as cv
+        >>> pair = cv.factors.from_log_density(lambda x, y: (x, y))
+        >>> try:
+        ...     cv.infer(cv.models.posterior(pair, [0.3], prior_variance=1.0))
+        ... except cv.factors.FactorError as error:
+        ...     print(error)
+        log_density of FromLogDensity <lambda> must give one real number for one site; found an array of shape (2,).
+    """
 
 
 class MissingDensity(TypeError):

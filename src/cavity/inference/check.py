@@ -247,8 +247,14 @@ def from_coordinates(problem: Problem, at: Coordinates, draws: int, key: jax.Arr
                 parts.append((FITTED * share, widen_gaussian(mean, covariance, FREEDOM, WIDTH)))
     drawn = mixture(parts).draw(rng, draws)
     x = value(drawn.z)
-    log_weights = prior.log_density(drawn.z) + log_likelihood(problem, x) - drawn.log_density
-    return Weighted(x, np.where(np.isnan(log_weights), -math.inf, log_weights), drawn.stratum, d)
+    return Weighted(x, weigh(prior.log_density(drawn.z) - drawn.log_density, problem, x), drawn.stratum, d)
+
+
+def weigh(log_ratio: np.ndarray, problem: Problem, x: Any) -> np.ndarray:
+    """log weights of draws x, for log prior/proposal; NaN where the likelihood is NaN or +∞ and the prior is not 0."""
+    log_t = log_likelihood(problem, x)
+    log_t = np.where(log_t < math.inf, log_t, math.nan)
+    return np.where(log_ratio > -math.inf, log_ratio + log_t, -math.inf)
 
 
 def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weighted:
@@ -270,14 +276,15 @@ def from_families(problem: Problem, q: Any, draws: int, key: jax.Array) -> Weigh
     proposal = jax.nn.logsumexp(densities + shares[:, None], axis=0)
     # The weights of discrete variables alone are factors like others: that prior is not normalised.
     log_prior = problem.posterior.log_density(problem.prior, flat, x) + problem.posterior.log_mass(problem.prior)
-    log_weights = np.asarray(log_prior - proposal) + log_likelihood(problem, x)
-    log_weights = np.where(np.isnan(log_weights), -math.inf, log_weights)
+    log_weights = weigh(np.asarray(log_prior - proposal), problem, x)
     dimension = sum(leaf[0].size for leaf in jax.tree.leaves(x))
     return Weighted(jax.tree.map(np.asarray, x), log_weights, np.repeat(np.arange(len(held)), counts), dimension)
 
 
 def judge_draws(found: Weighted, ep: float, searched: bool, variable: str) -> Check:
     """The estimates from weighted draws, and the verdict on EP's log evidence."""
+    unknown = np.isnan(found.log_weights)
+    found = found._replace(log_weights=np.where(unknown, -math.inf, found.log_weights))
     log_evidence, error = stratified_log_mean(found.log_weights, found.stratum)
     smoothed = smooth(found.log_weights)
     effective = effective_sample_size(found.log_weights)
@@ -285,6 +292,9 @@ def judge_draws(found: Weighted, ep: float, searched: bool, variable: str) -> Ch
     carried = smoothed.k_hat > MAX_K_HAT and math.exp(smoothed.log_weights.max()) > MAX_SHARE
     trusted = effective >= MIN_EFFECTIVE and not carried
     verdict, sentence = judgement(ep, log_evidence, 1.96 * error, trusted, searched)
+    if unknown.any():
+        share = f"{unknown.sum()} of {unknown.size} draws"
+        verdict, sentence = INCONCLUSIVE, f"the log density of some factor is NaN or infinite at {share}."
     return Check(
         verdict=verdict,
         sentence=f"{verdict}: {sentence}",

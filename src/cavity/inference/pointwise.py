@@ -1,6 +1,7 @@
 """The exact terms of a problem at given values: log t_i(x), one by one or summed, for stacks of values in pieces."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity.factors.base import MissingDensity
+from cavity.factors.base import MissingDensity, evaluate
 from cavity.families.product import Product
 from cavity.inference.problem import Problem
 
@@ -37,7 +38,7 @@ def log_terms(problem: Problem, x: Any) -> tuple[jax.Array, ...]:
         seen = problem.posterior.factor_arguments(problem.prior, group.scope, index, x)
         if isinstance(seen, tuple) and not isinstance(group.family, Product):
             (seen,) = seen  # a factor of one variable sees its value, one of several a tuple
-        return jax.vmap(group.factor.log_density)(seen, jax.tree.map(jnp.asarray, group.data))
+        return jax.vmap(partial(evaluate, group.factor, "log_density"))(seen, jax.tree.map(jnp.asarray, group.data))
 
     return tuple(of_group(group) for group in problem.groups)
 

@@ -141,6 +141,12 @@ class Problem:
         """Itself: `infer` takes anything that has this method."""
         return self
 
+    def raise_failures(self, reached: Any) -> Any:
+        """What compiled programs reached, unless a user's program failed on the host meanwhile: its error is raised."""
+        for group in self.groups:
+            group.moments.raise_failure(reached)
+        return reached
+
     def validate(self) -> None:
         """Refuse what cannot be run, in one sentence, before any computing; values being traced are not looked at."""
         if not self.groups:

@@ -155,7 +155,8 @@ class Solution(Result):
     @property
     def loo_log_predictive(self) -> tuple[Any, ...]:
         """log p(yᵢ | all data but i), every site's own, by group, from the cavities of this state."""
-        return to_numpy(leave_one_out(self.problem, self.q, self.sites, self.moments))
+        found = to_numpy(leave_one_out(self.problem, self.q, self.sites, self.moments))
+        return self.problem.raise_failures(found)
 
     @property
     def power(self) -> float:
@@ -175,7 +176,7 @@ class Solution(Result):
 
         for _ in range(np.ndim(self.code)):
             look = jax.vmap(look)
-        return to_numpy(look(self.problem, self.sites, self.moments))
+        return self.problem.raise_failures(to_numpy(look(self.problem, self.sites, self.moments)))
 
     @float64
     def sample(self, key: jax.Array, draws: int) -> Any:

@@ -124,7 +124,8 @@ def step(problem: Any, method: UpdateRule, state: State, key: jax.Array | None =
         (1, True)
     """
     check_method(method)
-    return _step(problem.problem(), method, state, jax.random.key(0) if key is None else key)
+    problem = problem.problem()
+    return problem.raise_failures(_step(problem, method, state, jax.random.key(0) if key is None else key))
 
 
 @partial(jax.jit, inline=True)
@@ -160,7 +161,10 @@ def measure(problem: Any, method: UpdateRule, state: State, key: jax.Array | Non
         (3,)
     """
     check_method(method)
-    return _loop.measure_state(problem.problem(), method, state, jax.random.key(0) if key is None else key)
+    problem = problem.problem()
+    return problem.raise_failures(
+        _loop.measure_state(problem, method, state, jax.random.key(0) if key is None else key)
+    )
 
 
 @float64

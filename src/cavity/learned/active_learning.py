@@ -7,7 +7,6 @@ audited now and then, which calibrates their expected errors.
 """
 
 import os
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -19,8 +18,9 @@ from cavity._core.precision import float64, is_traced
 from cavity._storage import StorageError, load, save
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
+from cavity.learned.fingerprint import Fingerprint, from_saved, recognise, remember
 from cavity.learned.gp_state import Labels, TunedKernel
-from cavity.learned.learner import Audits, GPLearner, Learner, MessagePrediction, pad_rows
+from cavity.learned.learner import Audits, GPLearner, Learner, MessagePrediction, pad_rows, predict_sites
 from cavity.learned.message_coordinates import divergence, tilted_statistics_of
 from cavity.learned.oracles import Answers, Oracle, join_rows
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
@@ -41,6 +41,8 @@ WORSE = 100.0
 UNSURPRISING = 0.1
 #: audits at the end that inflate variances so many times more do the same: what was confident may be so no longer
 SURPRISE = 2.0
+#: times in a row that all answers to its questions may be refused before a run no longer waits for them
+PATIENCE = 8
 #: what the file of a learned operator is and holds
 KIND = "learned operator"
 ARRAYS = ("inputs", "targets", "spread", "widths", "sampling", "scales", "reference", "audited_kl", "audited_expected")
@@ -58,6 +60,7 @@ class OperatorReport(NamedTuple):
         expected_kl: the largest expected KL divergence among the sites it predicted last.
         audit_kl: the largest KL divergence that an audit found.
         calibration: mean of audited over expected KL; 1 is right, more is over-confident, nan: too few audits.
+        refused_audits: audits whose answer could not be used; they vouch for nothing and are not among `audits`.
 
     Examples:
         >>> import cavity
@@ -73,6 +76,7 @@ class OperatorReport(NamedTuple):
     expected_kl: float
     audit_kl: float
     calibration: float
+    refused_audits: int = 0
 
 
 class JustInTime(Moments):
@@ -119,7 +123,11 @@ class JustInTime(Moments):
         self.key = jax.random.key(0) if key is None else key
         self.queries, self.refusals, self.audited = 0, 0, Audits()
         self.expected_kl = self.least_ess = float("nan")
+        self.refused_audits = self.fruitless = 0
         self._factor: Any = None
+        self.fingerprint: Fingerprint | None = None
+        #: the file it was loaded from, until its factor was recognised
+        self.unverified: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # A random key and the structure of a factor cannot be pickled as they are.
@@ -139,6 +147,8 @@ class JustInTime(Moments):
     def init(self, group: Group) -> Any:
         if not is_traced(group.factor):
             self.check_same(group.factor)
+            self.verify(group.factor, jax.tree.map(lambda leaf: np.asarray(leaf)[0], group.data))
+        self.fruitless = 0
         return self.learner.state(group, self.oracle.is_noisy(group.factor, group.family))
 
     def check_same(self, factor: Factor) -> None:
@@ -148,6 +158,14 @@ class JustInTime(Moments):
         if self._factor not in (None, found):
             raise ValueError("this operator has learned the messages of another factor: make one for each.")
         self._factor = found
+
+    @float64
+    def verify(self, factor: Factor, site: Any) -> None:
+        """Refuse a factor other than the one that a file was learned from. site: data of one of its sites."""
+        if self.unverified is not None and self.fingerprint is not None:
+            key = jax.random.fold_in(self.key, 1)
+            recognise(self.fingerprint, self.unverified, self.oracle, factor, site, self.tol_kl, key)
+        self.unverified = None
 
     def tilt(
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array
@@ -165,8 +183,8 @@ class JustInTime(Moments):
     def learn(self, state: Any, batch: Batch) -> tuple[Any, bool]:
         batch, some = batch._replace(data=jax.tree.map(jnp.asarray, batch.data)), bool(batch.unsure.any())
         if some:
-            self.query(batch)
-        ends = batch.ended and not some
+            self.fruitless = 0 if self.query(batch) else self.fruitless + 1
+        ends, some = batch.ended and not some, some and self.fruitless < PATIENCE
         better = ends and self.refine(batch)
         wrong = self.learner.audited and self.audit(batch, ends and not better)
         return self.learner.state(batch, self.is_noisy(batch)), some or better or wrong
@@ -188,16 +206,18 @@ class JustInTime(Moments):
     def take(self, batch: Batch, answers: Answers, now: bool = True) -> None:
         """Learn answers, and count those that cannot be. now: see `Learner.learn`."""
         good = self.learner.learn(batch, answers, now)
+        self.fingerprint = remember(self.fingerprint, batch, answers, good)
         self.refusals += int((~good).sum())
         if good.any():
             with np.errstate(divide="ignore"):
                 self.least_ess = float(np.fmin(self.least_ess, np.min(1.0 / answers.spread[good])))
 
-    def query(self, batch: Batch) -> None:
+    def query(self, batch: Batch) -> bool:
         """Ask about so many of the unsure sites that the others can be predicted, and about none twice.
 
-        A site whose answer was refused is queried again after the next sweep.
+        A site whose answer was refused is queried again after the next sweep. Returns False if all answers were.
         """
+        asked, labels = self.queries, self.learner.labels
         waiting = batch.unsure & np.asarray(batch.family.is_allowed(batch.cavities))
         while True:
             found = self.predictions(batch)
@@ -213,8 +233,11 @@ class JustInTime(Moments):
                 raise
             self.queries += len(places)
             waiting[places] = False
+            if self.learner.labels > labels:
+                self.learner.inflate(self.audited.inflation)
         confident = np.asarray(found.confident)
         self.expected_kl = float(np.asarray(found.expected_kl)[confident].max()) if confident.any() else float("nan")
+        return self.queries == asked or self.learner.labels > labels
 
     def refine(self, batch: Batch) -> bool:
         """At the end of a run, ask about a few sites that more answers would improve. Returns whether there were any.
@@ -235,7 +258,10 @@ class JustInTime(Moments):
         return True
 
     def audit(self, batch: Batch, ended: bool) -> bool:
-        """Ask about a few sites that were predicted. Returns whether an error is so large that the run must go on."""
+        """Ask about a few sites that were predicted. Returns whether an error is so large that the run must go on.
+
+        Where most audits at the end are refused, nothing vouches for predictions: they all become unsure.
+        """
         self.key, own = jax.random.split(self.key)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(own)).tolist())
         predicted = np.flatnonzero(~batch.unsure)
@@ -263,10 +289,14 @@ class JustInTime(Moments):
         self.audited = join_rows([self.audited, Audits(kl[usable], np.maximum(expected[usable], 1e-300))])
         after = self.audited.inflation
         self.learner.inflate(after)
+        self.refused_audits += int((~usable).sum())
         bad = kl > WORSE * (self.tol_kl + noise)
+        unknown = ended and 2 * usable.sum() < len(usable)
         if bad.any():
             self.learner.refit()
-        return bool(bad.any()) or (ended and after > SURPRISE * before)
+        if unknown:
+            self.learner.inflate(np.inf)
+        return bool(bad.any()) or unknown or (ended and after > SURPRISE * before)
 
     # ------------------------------------------------------------ for users
 
@@ -280,7 +310,7 @@ class JustInTime(Moments):
         worst = float(audits.kl.max()) if len(audits.kl) else float("nan")
         return OperatorReport(
             *(self.queries, len(audits.kl), self.refusals, self.learner.labels),
-            *(self.least_ess, self.expected_kl, worst, audits.ratio),
+            *(self.least_ess, self.expected_kl, worst, audits.ratio, self.refused_audits),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -296,7 +326,7 @@ class JustInTime(Moments):
         learner = self.learner
         if not isinstance(learner, GPLearner):
             raise TypeError(f"operators with {type(learner).__name__} cannot be saved.")
-        if learner.store is None or learner.tuned is None or learner.reference is None:
+        if learner.store is None or learner.tuned is None or learner.reference is None or self.fingerprint is None:
             raise StorageError("the operator has not learned anything yet, so there is nothing to save.")
         header = {
             "tol_kl": float(self.tol_kl),
@@ -304,10 +334,12 @@ class JustInTime(Moments):
             "tuned_at": learner.tuned_at,
             "queries": self.queries,
             "refusals": self.refusals,
+            "refused_audits": self.refused_audits,
         }
         tuned = learner.tuned
         arrays = (*learner.store, tuned.widths, tuned.sampling, tuned.scales, learner.reference, *self.audited)
-        save(path, KIND, header, dict(zip(ARRAYS, arrays, strict=True)))
+        asked, rows = self.fingerprint.as_saved()
+        save(path, KIND, header | asked, dict(zip(ARRAYS, arrays, strict=True)) | rows)
 
     @classmethod
     @float64
@@ -319,7 +351,8 @@ class JustInTime(Moments):
             options: as `JustInTime` takes them; `tol_kl` is the saved one unless given.
 
         Returns:
-            The operator, with the counts and audits of the saved one.
+            The operator, with the counts and audits of the saved one. Before its first run the factor is asked some of
+            the saved one's questions, and refused with a `StorageError` if its answers are others.
 
         Raises:
             StorageError: the file is of another kind, or damaged.
@@ -330,10 +363,12 @@ class JustInTime(Moments):
         try:
             found = [np.asarray(arrays[name], float) for name in ARRAYS]
             noise = float(header["noise"])
-            counts = [int(header[name]) for name in ("tuned_at", "queries", "refusals")]
-            operator = cls(**dict[str, Any](tol_kl=float(header["tol_kl"])) | options)
-        except (KeyError, TypeError) as error:
-            raise StorageError(f"{path} is damaged: {error} is missing or not a number.") from None
+            counts = [int(header[name]) for name in ("tuned_at", "queries", "refusals", "refused_audits")]
+            fingerprint, tolerance = from_saved(header, arrays), float(header["tol_kl"])
+            checks.positive("tol_kl", tolerance)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"{path} is damaged: {error} is missing or not what it should be.") from None
+        operator = cls(**dict[str, Any](tol_kl=tolerance) | options)
         labels, widths, sampling, scales, reference = Labels(*found[:3]), *found[3:7]
         audits = Audits(*found[7:])
         fit = labels.inputs.ndim == labels.targets.ndim == 2 and labels.inputs.shape[1:] == widths.shape
@@ -349,20 +384,9 @@ class JustInTime(Moments):
         learner.store, learner.labels = labels, len(labels.inputs)
         learner.tuned = TunedKernel(widths, noise, sampling, scales)
         learner.reference, learner.inflation = reference, audits.inflation
-        learner.tuned_at, operator.queries, operator.refusals = counts
+        learner.tuned_at, operator.queries, operator.refusals, operator.refused_audits = counts
+        operator.fingerprint, operator.unverified = fingerprint, str(path)
         operator.audited = audits
         operator.least_ess = float(np.inf if not labels.spread.any() else 1.0 / labels.spread.max())
         learner.refit()
         return operator
-
-
-@partial(jax.jit, static_argnames=("learner", "family"))
-def predict_sites(
-    learner: Learner, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
-) -> MessagePrediction:
-    """Predictions for many sites, compiled."""
-
-    def one(cavity: jax.Array, data: Any) -> MessagePrediction:
-        return learner.predict(state, factor, family, cavity, data)
-
-    return jax.vmap(one)(cavities, data)

@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 from cavity._core.precision import float64
 from cavity._core.pytrees import static
 from cavity.factors.base import Factor, factor, is_one
-from cavity.factors.wrappers import WithMoments
+from cavity.factors.wrappers import Conditioned, ObservedArguments, WithMoments
 from cavity.families.base import Family, Tilted
 from cavity.learned.active_learning import JustInTime, OperatorReport
 from cavity.learned.message_coordinates import tilted_statistics_of
@@ -53,8 +53,10 @@ class EveryTime(Moments):
         self.oracle = as_oracle(oracle, draws)
         # NumPy numbers, which may be used while a program is traced.
         self.key = np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key))
+        self._failure: BaseException | None = None
 
     def validate(self, factor: Factor, family: Family) -> None:
+        self._failure = None
         self.oracle.validate(factor)
         check_variables(factor, family)
 
@@ -68,9 +70,7 @@ class EveryTime(Moments):
 
         # Callbacks come from threads that know nothing of the scope of float64: numbers travel as bytes.
         @float64
-        def ask(words: Any) -> np.ndarray:
-            lead = np.shape(words)[:-2]
-            rows = np.ascontiguousarray(words).view(np.float64).reshape(-1, flat.size)
+        def ask(rows: np.ndarray) -> np.ndarray:
             cavities, data, factors = jax.tree.map(np.asarray, jax.vmap(rebuild)(jnp.asarray(rows)))
             factor = jax.tree.map(lambda leaf: leaf[0], factors)
             key = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
@@ -78,18 +78,34 @@ class EveryTime(Moments):
             single = [slice(k, k + 1) for k in range(len(rows))] if noisy else [slice(None)]
             batches = [(cavities[at], jax.tree.map(lambda leaf, at=at: leaf[at], data)) for at in single]
             found = join_rows([self.oracle.answer(factor, family, eta, own, key) for eta, own in batches])
-            answers = np.concatenate([found.projected - cavities, found.log_z[:, None]], axis=1)
-            return answers.view(np.uint32).reshape(*lead, -1, 2)
+            return np.concatenate([found.projected - cavities, found.log_z[:, None]], axis=1)
+
+        def ask_or_note(words: Any) -> np.ndarray:
+            rows = np.ascontiguousarray(words).view(np.float64).reshape(-1, flat.size)
+            answers = np.full((len(rows), cavity.size + 1), np.nan)
+            if self._failure is None:
+                # An exception would end in JAX's runtime: it is raised when the compiled program has ended.
+                try:
+                    answers = ask(rows)
+                except BaseException as error:
+                    self._failure = error
+            return answers.view(np.uint32).reshape(*np.shape(words)[:-2], -1, 2)
 
         shape = jax.ShapeDtypeStruct((cavity.size + 1, 2), np.uint32)
         words = jax.lax.bitcast_convert_type(flat, np.uint32)
-        answer = jax.pure_callback(ask, shape, words, vmap_method="broadcast_all")
+        answer = jax.pure_callback(ask_or_note, shape, words, vmap_method="broadcast_all")
         site, log_z = jnp.split(jax.lax.bitcast_convert_type(answer, np.float64), [cavity.size])
         # An answer that was refused is not finite.
         refused = ~(jnp.isfinite(log_z[0]) & jnp.all(jnp.isfinite(site)))
         site = jnp.where(refused, 0.0, site)
         tilted = Tilted(jnp.where(refused, 0.0, log_z[0]), tilted_statistics_of(family, cavity, site), site)
         return tilted, {UNSURE: refused}
+
+    def raise_failure(self, reached: Any) -> None:
+        jax.block_until_ready(reached)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
 
 @factor
@@ -236,7 +252,8 @@ def load(
         A factor with `report()` and `save(path)`.
 
     Raises:
-        StorageError: the file is of another kind, or damaged.
+        StorageError: the file is of another kind, damaged, or was learned from another program, which shows when this
+            one is asked the same questions; a factor with a density is asked before its first run.
         TypeError: the factor and its inputs and outputs do not go together, as in `just_in_time`.
 
     Examples:
@@ -252,8 +269,14 @@ def load(
         >>> again.report().labels == logistic.report().labels
         True
     """
-    inner = as_factor(factor_or_sampler, inputs, outputs)
-    return LearnedFactor(inner, JustInTime.load(path, **options))
+    inner, operator = as_factor(factor_or_sampler, inputs, outputs), JustInTime.load(path, **options)
+    operator.oracle.validate(inner)
+    if isinstance(inner, Simulator) and operator.fingerprint is not None:
+        known, none = operator.fingerprint.known, np.zeros(())
+        # As a graph connects it, with data of its own that say nothing.
+        given = Conditioned(inner, known) if known else inner
+        operator.verify(given, ObservedArguments((none,) * len(known), none) if known else none)
+    return LearnedFactor(inner, operator)
 
 
 def as_factor(factor_or_sampler: Factor | Sampler, inputs: Slots | None, outputs: Slots | None) -> Factor:

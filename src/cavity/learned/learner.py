@@ -66,7 +66,19 @@ class Learner(ABC):
 
     @abstractmethod
     def inflate(self, factor: float) -> None:
-        """Multiply computed variances by a factor, after audits found them too small."""
+        """Multiply computed variances by a factor, after audits found them too small; infinite: trust no prediction."""
+
+
+@partial(jax.jit, static_argnames=("learner", "family"))
+def predict_sites(
+    learner: Learner, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
+) -> MessagePrediction:
+    """Predictions for many sites, compiled."""
+
+    def one(cavity: jax.Array, data: Any) -> MessagePrediction:
+        return learner.predict(state, factor, family, cavity, data)
+
+    return jax.vmap(one)(cavities, data)
 
 
 #: audits that are looked at, the latest ones; and how many it takes to judge
@@ -186,7 +198,8 @@ class GPLearner(Learner):
         group = int(np.argmax(variances.sum(axis=0)))
         variance, scaled = variances[:, group], inputs / state.width
         explained = gp_state.kernel_between(scaled, state.inputs) @ state.inverse_root[group].T
-        cost = float(state.inflation) * expected / np.maximum(variance, 1e-300)
+        with np.errstate(invalid="ignore"):  # where nothing is trusted variances are infinite
+            cost = float(state.inflation) * expected / np.maximum(variance, 1e-300)
         cost = np.where(variance > 0, np.nan_to_num(cost, nan=1.0, posinf=1e300), 1.0)
         noise = self.tuned.noise + float(state.floor[group])
         return places[select_pivots(scaled, explained, cost, noise, self.tol_kl, most)]

@@ -17,10 +17,10 @@ from scipy import stats
 from scipy.special import logsumexp, softmax
 from scipy.stats import qmc
 
-from cavity.factors.base import Factor
+from cavity.factors.base import Factor, evaluate
 from cavity.families.base import Family
 from cavity.families.categorical import Categorical
-from cavity.families.dirichlet import Beta
+from cavity.families.dirichlet import Beta, Dirichlet
 from cavity.families.full_gaussian import FullGaussian
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import Gaussian
@@ -131,14 +131,14 @@ class Weighed(Sampled):
 
     def weigh(self, site: SiteQuestion, values: Draws, rng: np.random.Generator) -> tuple[Draws, np.ndarray]:
         x = tuple(map(jnp.asarray, values)) if len(values) > 1 else jnp.asarray(values[0])
-        found = np.asarray(log_factor(site.factor, x, site.data))
-        return values, np.where(np.isnan(found), -np.inf, found)
+        # NaN and +∞ stay: of such a question nothing is known, and it is refused.
+        return values, np.asarray(log_factor(site.factor, x, site.data))
 
 
 @jax.jit
 def log_factor(factor: Factor, x: Any, data: Any) -> jax.Array:
     """log t of many values."""
-    return jax.vmap(factor.log_density, in_axes=(0, None))(x, data)
+    return jax.vmap(partial(evaluate, factor, "log_density"), in_axes=(0, None))(x, data)
 
 
 class Simulated(Sampled):
@@ -169,30 +169,47 @@ class Simulated(Sampled):
         self, simulator: Simulator, rng: np.random.Generator, inputs: list[np.ndarray], families: Sequence[Family]
     ) -> list[np.ndarray]:
         """The program's outputs, checked."""
+        name = f"the sampler {getattr(simulator.sampler, '__name__', type(simulator.sampler).__name__)}"
         shown = f"Its first inputs: {', '.join(np.array2string(own[:3], precision=4) for own in inputs)}."
         try:
             # Copies: the draws are weighed afterwards, whatever the program writes over its arguments.
             raw = simulator.sampler(rng, *(own.copy() for own in inputs))
+            given = raw if isinstance(raw, tuple | list) else (raw,)
+            masked = any(np.ma.is_masked(own) for own in given)
+            outputs = [np.asarray(own) for own in given]
         except Exception as error:
-            raise SamplerError(f"the sampler raised {type(error).__name__}: {error}. {shown}") from error
-        given = raw if isinstance(raw, tuple | list) else (raw,)
-        if any(np.ma.is_masked(own) for own in given):
-            raise SamplerError(f"the sampler gave masked values. {shown}")
-        outputs = [np.asarray(own) for own in given]
+            raise SamplerError(f"{name} raised {type(error).__name__}: {error}. {shown}") from error
+        if masked:
+            raise SamplerError(f"{name} gave masked values. {shown}")
         if any(own.dtype.kind not in "biuf" for own in outputs):
             kinds = ", ".join(str(own.dtype) for own in outputs)
-            raise SamplerError(f"the sampler must give arrays of real numbers; found {kinds}. {shown}")
+            raise SamplerError(f"{name} must give arrays of real numbers; found {kinds}. {shown}")
         shapes, wanted = [own.shape for own in outputs], [(self.draws, *own.event_shape) for own in families]
         if shapes != wanted:
-            raise SamplerError(f"the sampler must give arrays of shapes {wanted}; found {shapes}. {shown}")
-        for own in outputs:
-            bad = ~np.isfinite(own.reshape(len(own), -1)).all(axis=1)
+            seen = shapes if len(shapes) <= len(inputs) + len(wanted) else f"{len(shapes)} of them"
+            raise SamplerError(f"{name} must give arrays of shapes {wanted}; found {seen}. {shown}")
+        for family, own in zip(families, outputs, strict=True):
+            bad = ~is_possible(family, own)
             if bad.any():
                 failed = ", ".join(np.array2string(values[bad][0], precision=6) for values in inputs)
+                kind = "" if isinstance(family, Gaussian | FullGaussian) else f" for a {type(family).__name__} variable"
                 raise SamplerError(
-                    f"the sampler gave {own[bad][0]} in {bad.sum()} of {len(own)} draws, as for {failed}."
+                    f"{name} gave {own[bad][0]}{kind} in {bad.sum()} of {len(own)} draws, as for {failed}."
                 )
         return outputs
+
+
+def is_possible(family: Family, values: np.ndarray) -> np.ndarray:
+    """Which rows of values a variable of this family can have: finite ones, and within the bounds of the others."""
+    with np.errstate(invalid="ignore"):
+        possible = np.array(np.isfinite(values))
+        if isinstance(family, Categorical):
+            possible &= (values == np.floor(values)) & (values >= 0) & (values < family.states)
+        elif isinstance(family, Beta | Dirichlet):
+            possible &= (values >= 0) & (values <= 1)
+        elif isinstance(family, Gamma):
+            possible &= values >= 0
+    return np.all(possible.reshape(len(values), -1), axis=1)
 
 
 def simulator_in(factor: Factor) -> tuple[Simulator, tuple[int, ...]]:
@@ -252,7 +269,7 @@ class SamplerError(RuntimeError):
         ...     cavity.infer(graph, cavity.EP())
         ... except cavity.learned.SamplerError as error:
         ...     print(str(error).split(";")[0])
-        the sampler must give arrays of shapes [(8192,)]
+        the sampler <lambda> must give arrays of shapes [(8192,)]
     """
 
     def __init__(self, message: str, found: Answers | None = None) -> None:

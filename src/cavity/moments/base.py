@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, Shaped
 
 from cavity._core.precision import is_traced
-from cavity.factors.base import Factor, MissingClosedForm, is_one
+from cavity.factors.base import Factor, MissingClosedForm, evaluate, is_one
 from cavity.families.base import Family, Tilted
 
 #: what a strategy reports of one integration (effective sample size, error estimate): the same keys every time.
@@ -157,6 +157,9 @@ class Moments(ABC):
         """The state after a sweep, on the host, and whether it has changed so that a run that would end must go on."""
         return state, False
 
+    def raise_failure(self, reached: Any) -> None:  # noqa: B027
+        """Raise what went wrong on the host while a compiled program, which cannot raise, worked out `reached`."""
+
     def evaluations(self, family: Family) -> int:
         """Factor evaluations one `tilt` costs, for the accounting of cost; a closed form counts as one."""
         return 1
@@ -181,8 +184,7 @@ class ClosedForm(Moments):
             return tilted, {}
         if factor.log_z is None or not is_one(power):
             raise missing_closed_form(factor, family, power)
-        log_z_of_site = factor.log_z
-        log_z, stats = family.tilted_stats(lambda *coordinates: log_z_of_site(*coordinates, data), cavity)
+        log_z, stats = family.tilted_stats(lambda *at: evaluate(factor, "log_z", *at, data), cavity)
         return Tilted(log_z, stats, family.message(cavity, stats)), {}
 
 

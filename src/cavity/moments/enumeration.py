@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._numerics.sums import concatenate_pieces, elementwise_log_sum, largest, log_sum_along, unstacked
-from cavity.factors.base import Factor
+from cavity.factors.base import Factor, evaluate
 from cavity.factors.table import Table
 from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
@@ -61,9 +61,13 @@ class Enumeration(Moments):
     ) -> tuple[Tilted, Info]:
         states = states_of(family)
         log_t = power * log_table(factor, states, data, isinstance(family, Product))
-        log_t = jnp.where(jnp.isfinite(log_t), log_t, -jnp.inf)  # NaN counts as impossible
         question = "log_probabilities"
         cavities = family.each(question, cavity) if isinstance(family, Product) else [getattr(family, question)(cavity)]
+        if not isinstance(factor, Table):
+            # Nothing is known of the sum where the factor is NaN or +∞ at a state that is possible.
+            unknown = (jnp.isnan(log_t) | (log_t == jnp.inf)) & (reduce(jnp.add.outer, cavities) > -jnp.inf)
+            log_t = jnp.where(jnp.any(unknown), -jnp.inf, log_t)
+        log_t = jnp.where(jnp.isfinite(log_t), log_t, -jnp.inf)
         outgoing = messages(log_t, cavities, self.maximum)
         inside = outgoing[0] + cavities[0]
         log_z = jnp.max(inside) if self.maximum else log_sum_along(inside)
@@ -178,6 +182,6 @@ def log_table(factor: Factor, shape: tuple[int, ...], data: Any, joint: bool) ->
     index = jnp.asarray(np.indices(shape).reshape(len(shape), -1))
 
     def value(x: jax.Array) -> jax.Array:
-        return factor.log_density(tuple(x) if joint else x[0], data)
+        return evaluate(factor, "log_density", tuple(x) if joint else x[0], data)
 
-    return jnp.asarray(jax.vmap(value, in_axes=1)(index), float).reshape(shape)
+    return jax.vmap(value, in_axes=1)(index).reshape(shape)

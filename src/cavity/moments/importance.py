@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 import jax
 import jax.numpy as jnp
 
-from cavity.factors.base import Factor
+from cavity.factors.base import Factor, evaluate
 from cavity.families.base import Family, Tilted
 from cavity.families.product import Product
 from cavity.families.standardised import cavity_statistics, dimension, is_gaussian, matched_statistics, tilted, whiten
@@ -82,7 +82,7 @@ class Importance(Moments):
         cavity = jnp.where(proper, cavity, 1.0)
         own = self.proposal == "cavity"
         x = draw_from_cavity(family, key, cavity, self.draws) if own else self.proposal.sample(key, (self.draws,))
-        log_w = power * jax.vmap(lambda one: factor.log_density(one, data))(x)
+        log_w = power * jax.vmap(lambda one: evaluate(factor, "log_density", one, data))(x)
         if not own:
             log_w += jax.vmap(lambda one: family.log_density(cavity, one) - self.proposal.log_density(one))(x)
         # Of a density that is NaN or +∞ somewhere nothing can be said.

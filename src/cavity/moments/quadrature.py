@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from cavity._numerics.product_quadrature import evaluations, integrate_product
 from cavity._numerics.quadrature import EVALUATIONS, integrate, log_abs
-from cavity.factors.base import Factor
+from cavity.factors.base import Factor, evaluate
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI
 from cavity.families.product import Product
@@ -81,7 +81,7 @@ class Quadrature(Moments):
         check_has_rule(family)
 
         def log_factor(x: jax.Array) -> jax.Array:
-            return power * factor.log_density(x, data)
+            return power * evaluate(factor, "log_density", x, data)
 
         marks = None if self.landmarks is None else jnp.atleast_1d(jnp.asarray(self.landmarks(data), float))
         if isinstance(family, Product):

@@ -95,7 +95,7 @@ class DoubleLoop(Method):
         began, rule = time.perf_counter(), self.rule
         sites = flat_sites(problem, key) if init is None else init.sites
         first, _, _ = settle(problem, rule.as_compiled(), Start(sites), key)
-        gamma, residuals = marginals_of(problem, first.q), []
+        gamma, residuals = marginals_of(problem, problem.raise_failures(first.q)), []
 
         def of_whole_run(solution: Solution) -> Solution:
             """The solution with the account of the whole run."""
@@ -114,7 +114,7 @@ class DoubleLoop(Method):
                 sites, gamma = outer.sites, outer.gamma
                 solution = judge_sites(problem, rule, sites, key, Status.MAX_SWEEPS)
                 found = None if solution.converged or step not in ATTEMPTS else newton(problem, rule, sites, key)
-                solution = solution if found is None else found
+                solution = problem.raise_failures(solution if found is None else found)
                 residuals.append(float(solution.mismatch))
                 if solution.converged or step == self.max_sweeps:
                     break

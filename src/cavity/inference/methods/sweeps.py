@@ -29,7 +29,7 @@ from cavity.inference.problem import Problem
 from cavity.inference.relaxed import FORMS, PENALTIES, Relaxed
 from cavity.inference.schedule import Schedule
 from cavity.inference.solution import Solution, as_solution
-from cavity.inference.status import Status
+from cavity.inference.status import CODES, Status
 from cavity.inference.update_rule import Matched, Projection, Restricted, UpdateRule
 
 #: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
@@ -75,13 +75,14 @@ class Sweeps(UpdateRule, Method):
             # interruption between two of its own instructions, and the list takes the result inside a single one.
             try:
                 reached[:] = map(partial(advance, problem, compiled, last_sweep=last, key=key), (state,))
-                jax.block_until_ready(reached)
+                problem.raise_failures(jax.block_until_ready(reached))
+                if learning:
+                    reached[0] = (learn_unsure(problem, self, *reached[0][:2]), *reached[0][1:])
             except KeyboardInterrupt:
                 interrupted = True  # what has begun is short and is waited for by whoever looks at it
             if interrupted and (not reached or is_deleted(reached[0])):
                 raise KeyboardInterrupt
             state, report, evidence = reached[0]
-            state = learn_unsure(problem, self, state, report) if learning else state
             now, made = time.perf_counter(), int(state.sweep) - done
             done += made
             ended = Status.MAX_SWEEPS
@@ -101,6 +102,9 @@ class Sweeps(UpdateRule, Method):
             closed = as_solution(problem, self, state, report, evidence, unfinished=ended, seconds=now - began)
             solution = to_numpy(closed)
             solution = dataclasses.replace(solution, residuals=solution.residuals[:done])
+            if learning and solution.converged and not bool(state.finished):
+                # The moments agree, but what they rest on was found wanting just now.
+                solution = dataclasses.replace(solution, code=np.asarray(CODES.index(Status.UNSURE_FACTOR)))
             if ended is not Status.RUNNING:
                 return solution.interrupted() if interrupted else solution
             try:
