@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity.inference._step_length import backtrack, propose_together, visit
 from cavity.inference._visit import (
     Counts,
     Report,
     SiteBatch,
     State,
-    backtrack,
     count_tilts,
     gather,
     is_identity,
@@ -33,7 +33,6 @@ from cavity.inference._visit import (
     scatter_visits,
     site_key,
     step_of,
-    visit,
 )
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import Table
@@ -117,7 +116,7 @@ def visit_together(
     group, index = problem.groups[number], jnp.asarray(table[0])
     rows = gather(group, state.sites[number], state.memory[number], table[0], mask)
     local = problem.posterior.marginals(problem.prior, state.q, group.scope, table[0].clip(max=group.size - 1))
-    trial = propose(method, group, state.moments[number], local, rows, key)
+    trial = propose_together(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
 
     def rebuilt(share: jax.Array | float) -> Any:
