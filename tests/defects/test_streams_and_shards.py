@@ -113,7 +113,6 @@ def test_a_fit_whose_workers_are_all_gone_ends_within_its_time():
     assert found.startswith(("status: ", "refused: ")), found
 
 
-@known(29, "a fit whose scheduler is gone ends in an error of Dask's, and what was computed is lost")
 def test_a_fit_whose_scheduler_is_gone_says_so():
     code = """
 def slow():
