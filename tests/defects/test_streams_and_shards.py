@@ -66,7 +66,6 @@ def printed(code, seconds):
     return done.stdout + done.stderr[-500:]
 
 
-@known(25, "labels of object dtype are cast to the dtype of the classes")
 @pytest.mark.parametrize(
     ("labels", "classes"),
     [(LABELS.astype(object), [False, True]), (np.resize(np.array([0.4, 1.4, -0.7], object), 200), [0, 1])],
@@ -114,7 +113,6 @@ def test_a_fit_whose_workers_are_all_gone_ends_within_its_time():
     assert found.startswith(("status: ", "refused: ")), found
 
 
-@known(29, "a fit whose scheduler is gone ends in an error of Dask's, and what was computed is lost")
 def test_a_fit_whose_scheduler_is_gone_says_so():
     code = """
 def slow():
@@ -137,7 +135,6 @@ def test_rows_of_shards_that_cannot_be_squared_are_refused(client):
         distributed.fit([(1e200 * X[:20], Y[:20])], client=client, max_rounds=2)
 
 
-@known(32, "features are made for every batch, however small")
 def test_features_are_made_for_many_small_batches_at_once():
     made = []
 
@@ -150,7 +147,6 @@ def test_features_are_made_for_many_small_batches_at_once():
     assert len(made) <= 8 * passes, (len(made), passes)
 
 
-@known(32, "weights that are whole numbers take many times the sweeps of the same rows repeated")
 def test_rows_that_count_several_times_converge_as_fast_as_rows_that_are_repeated():
     weights = 1 + np.arange(200) % 3
     # Repeated rows take 7 sweeps.

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from cavity._core import checks
-from cavity.distributed._worker_pool import NoWorkersError, WorkerPool
+from cavity.distributed._worker_pool import OutOfTimeError, WorkerPool
 from cavity.inference.status import Result, Status
 
 #: a mismatch that has grown by this factor over the smallest so far calls for shorter steps
@@ -208,8 +208,13 @@ class Rounds:
             status = self.finish(self.make_rounds())
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        except NoWorkersError:
+        except Exception as error:
             if not self.residuals:
+                raise
+            if not isinstance(error, OutOfTimeError):
+                failed: Any = error
+                failed.reached = self.result(Status.INTERRUPTED)
+                error.add_note(f"After {len(self.residuals)} rounds; what they reached is this error's `reached`.")
                 raise
             status = Status.TIME_BUDGET
         return self.result(status)

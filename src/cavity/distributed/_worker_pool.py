@@ -16,10 +16,13 @@ from typing import Any, NamedTuple
 import dask
 from dask.delayed import Delayed
 from distributed import Client, Future, KilledWorker, wait
-from distributed.client import FutureCancelledError
+from distributed.client import FutureCancelledError, FuturesCancelledError
 
 #: seconds between two looks at who is alive
 CHECK_EVERY = 0.5
+#: seconds that a cluster may be without workers, and that a round goes on when the time of its run is over
+PATIENCE = 60.0
+GRACE = 30.0
 #: how often in a row a shard may lose its worker before it is taken for the cause
 MAX_LOSSES = 5
 
@@ -75,23 +78,80 @@ class PendingCall(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class NoWorkersError(RuntimeError):
-    """No worker is alive, and the time a run may take is over."""
+class ClusterError(RuntimeError):
+    """A run on a cluster cannot go on.
+
+    Attributes:
+        reached: the result so far, status `interrupted`; None before the end of the first round.
+
+    Examples:
+        >>> from cavity import distributed
+        >>> print(distributed.ClusterError("The scheduler is gone.").reached)
+        None
+    """
+
+    reached: Any = None
 
 
-class WorkerPool:
+class OutOfTimeError(ClusterError):
+    """The time a run may take is over, and what was asked has not been answered."""
+
+
+class WorkerWatch:
+    """Who is alive of the workers of a client. Nobody is waited for without end.
+
+    deadline: on the clock of `time.perf_counter`; where no worker is alive then, none is waited for.
+    """
+
+    def __init__(self, client: Client, deadline: float | None = None) -> None:
+        # Dask's methods may also be awaited and are typed for both.
+        self.client: Any = client
+        self.deadline = deadline
+        self.seen = self.checked = time.perf_counter()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for another look."""
+        return time.perf_counter() > self.checked + CHECK_EVERY
+
+    def ask_scheduler(self, question: str, **what: Any) -> Any:
+        """The scheduler's answer."""
+        try:
+            return self.client.sync(getattr(self.client.scheduler, question), callback_timeout=GRACE, **what)
+        except Exception as error:
+            raise ClusterError("The scheduler is gone, or does not answer.") from error
+
+    def alive(self) -> list[str]:
+        """The addresses of the workers, once there is nothing to give up."""
+        found = list(self.ask_scheduler("ncores"))
+        now, end = time.perf_counter(), self.deadline
+        self.checked, self.seen = now, now if found else self.seen
+        if end is None and now > self.seen + PATIENCE:
+            raise ClusterError(f"No worker has been alive for {PATIENCE:g} seconds.")
+        if end is not None and now > end and not found:
+            raise OutOfTimeError("No worker is alive, and max_seconds is over.")
+        if end is not None and now > end + GRACE:
+            raise OutOfTimeError(f"max_seconds has been over for {GRACE:g} seconds, and workers have not answered.")
+        return found
+
+    def wait_for_one(self, futures: Iterable[Future]) -> None:
+        """Returns when one of these is done, or after a while."""
+        with contextlib.suppress(TimeoutError, FuturesCancelledError):
+            wait(list(futures), timeout=CHECK_EVERY, return_when="FIRST_COMPLETED")
+
+
+class WorkerPool(WorkerWatch):
     """The workers of a client with the shards they hold.
 
     Args:
         client: whose workers.
         loaders: for every shard a function from a key to the Dask task of this name that loads and checks it.
-        deadline: on the clock of `time.perf_counter`; where no worker is alive then, none is waited for.
+        deadline: as for `WorkerWatch`.
     """
 
     def __init__(self, client: Client, loaders: Sequence[Loader], deadline: float | None = None) -> None:
-        # Dask's methods may also be awaited and are typed for both.
-        self.client: Any = client
-        self.loaders, self.deadline = loaders, deadline
+        super().__init__(client, deadline)
+        self.loaders = loaders
         self.run = uuid.uuid4().hex
         self.keys = 0
         self.shards: list[Any] = []
@@ -99,16 +159,19 @@ class WorkerPool:
         self.wanted = self.placement
         self.losses = [0] * len(loaders)
         self.pending: dict[int, PendingCall] = {}
-        self.checked = time.perf_counter()
 
     def __enter__(self) -> "WorkerPool":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        for futures in ([call.future for call in self.pending.values()], self.shards):
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        for future in (*(call.future for call in self.pending.values()), *self.shards):
             with contextlib.suppress(Exception):
-                self.client.cancel(futures)
+                future.release()
         self.pending, self.shards = {}, []
+        if isinstance(error, Exception) and self.client.status != "running" and not isinstance(error, ClusterError):
+            found = ClusterError("The scheduler is gone.")
+            found.reached = getattr(error, "reached", None)
+            raise found from error
 
     def key(self, what: str, number: int) -> str:
         """A name no other task has."""
@@ -124,23 +187,24 @@ class WorkerPool:
         self.shards = [
             self.client.compute(load(self.key("load", number)), sync=False) for number, load in enumerate(self.loaders)
         ]
-        while any(not future.done() for future in self.shards):
-            with contextlib.suppress(TimeoutError):
-                wait(self.shards, timeout=CHECK_EVERY)
+        while pending := [future for future in self.shards if not future.done()]:
+            self.wait_for_one(pending)
+            self.alive()
+        if any(future.cancelled() for future in self.shards):
+            raise ClusterError("The tasks that load the shards were cancelled.")
         refused = [
             (number, future.exception()) for number, future in enumerate(self.shards) if future.status == "error"
         ]
         if refused:
             kind = ValueError if all(isinstance(error, ValueError) for _, error in refused) else RuntimeError
             raise kind(" ".join(shard_error(number, error) for number, error in refused))
-        where = self.client.who_has(self.shards)
+        where = self.ask_scheduler("who_has", keys=[future.key for future in self.shards])
         self.placement = [next(iter(sorted(where.get(future.key, ()))), None) for future in self.shards]
         self.check_workers()
 
     def check_workers(self) -> None:
         """See who is alive: where every shard should be, evenly, and whose answer will not come."""
-        self.checked = time.perf_counter()
-        alive = self.client.nthreads()
+        alive = self.alive()
         self.wanted = assign_workers(self.placement, alive)
         for number, call in list(self.pending.items()):
             if call.worker not in alive:
@@ -149,8 +213,6 @@ class WorkerPool:
     def ask(self, number: int, function: Callable[..., Any], *arguments: Any) -> None:
         """Have `function(shard, *arguments)` worked out where the shard lies, after moving it if it has to."""
         while self.wanted[number] is None:
-            if self.deadline is not None and time.perf_counter() >= self.deadline:
-                raise NoWorkersError("no worker is alive, and max_seconds is over.")
             time.sleep(CHECK_EVERY)
             self.check_workers()
         worker = self.wanted[number]
@@ -172,13 +234,11 @@ class WorkerPool:
     def answers(self) -> Iterator[tuple[int, Any]]:
         """(shard, answer) as they arrive, until nothing is pending any more; more may be asked in between."""
         while self.pending:
-            futures = [call.future for call in self.pending.values()]
-            with contextlib.suppress(TimeoutError):
-                wait(futures, timeout=CHECK_EVERY, return_when="FIRST_COMPLETED")
+            self.wait_for_one(call.future for call in self.pending.values())
             for number, call in list(self.pending.items()):
                 if call.future.done():
                     yield from self.answer(number, call)
-            if time.perf_counter() - self.checked > CHECK_EVERY:
+            if self.is_due:
                 self.check_workers()
 
     def answer(self, number: int, call: PendingCall) -> Iterator[tuple[int, Any]]:
@@ -193,7 +253,7 @@ class WorkerPool:
                 self.ask_again(number)
             return
         except Exception as error:
-            kind = ValueError if isinstance(error, ValueError) else RuntimeError
+            kind = ValueError if isinstance(error, ValueError) else ClusterError
             raise kind(shard_error(number, error)) from error
         self.losses[number] = 0
         del self.pending[number]
@@ -203,10 +263,10 @@ class WorkerPool:
         """The worker that was asked is gone: the same again, on another one."""
         call = self.pending.pop(number)
         with contextlib.suppress(Exception):
-            call.future.cancel()
+            call.future.release()
         self.losses[number] += 1
         if self.losses[number] > MAX_LOSSES:
-            raise RuntimeError(
+            raise ClusterError(
                 f"Shard {number} lost its worker {self.losses[number]} times in a row: it may need more memory than a "
                 "worker has."
             )

@@ -6,6 +6,7 @@ nothing lost to a kill.
 
 import contextlib
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from distributed import Client, LocalCluster, as_completed
 
 from cavity._core.precision import to_numpy
 from cavity._core.system import one_blas_thread
+from cavity.distributed._worker_pool import ClusterError, WorkerWatch
 from cavity.inference.infer import infer
 from cavity.inference.methods import Method
 from cavity.inference.solution import Solution
@@ -29,8 +31,8 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
 }
 
-#: seconds to wait for a scheduler
-CONNECT = 10
+#: seconds to wait for a scheduler, and between two looks for results
+CONNECT, POLL = 10, 0.02
 
 
 @contextmanager
@@ -155,6 +157,7 @@ def map_unordered(
 
     Raises:
         Failure: the function failed for an item.
+        ClusterError: the scheduler is gone, or there are no workers any more.
 
     Examples:
         >>> from distributed import Client
@@ -169,18 +172,29 @@ def map_unordered(
         client.submit(call_in_float64, function, item, key=f"cavity-item-{run}-{number}", pure=False)
         for number, item in enumerate(items)
     ]
-    places = {future.key: number for number, future in enumerate(futures)}
+    places, watch = {future.key: number for number, future in enumerate(futures)}, WorkerWatch(client)
+    ready: Any = as_completed(futures)
     try:
-        for future in as_completed(futures):
-            number = places[future.key]
-            if future.status == "error":
-                error: Any = future.exception()
-                raise Failure(number, f"item {number}" if names is None else names[number], error) from error
-            yield number, future.result()
-            future.release()
+        while places:
+            finished = ready.next_batch(block=False)
+            for future in finished:
+                number = places.pop(future.key)
+                if future.cancelled():
+                    watch.alive()
+                    raise ClusterError(f"The task of item {number} was cancelled.")
+                if future.status == "error":
+                    error: Any = future.exception()
+                    raise Failure(number, f"item {number}" if names is None else names[number], error) from error
+                yield number, future.result()
+                future.release()
+            if not finished:
+                time.sleep(POLL)
+            if watch.is_due:
+                watch.alive()
     finally:
-        with contextlib.suppress(Exception):
-            client.cancel(futures)
+        for future in futures:
+            with contextlib.suppress(Exception):
+                future.release()
 
 
 def map(

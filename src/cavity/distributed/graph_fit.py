@@ -264,7 +264,7 @@ def infer_in_parts(
         damping: of the updates inside the parts.
         tol: bound on the moment mismatch of every factor.
         max_rounds: rounds at most.
-        max_seconds: stop after the round that passes this time.
+        max_seconds: stop after the round that passes this time, or half a minute later without its answers.
         callback: called after every round with the largest mismatch met.
 
     Returns:
@@ -272,6 +272,8 @@ def infer_in_parts(
 
     Raises:
         ValueError: options that cannot be run, parts that do not name every factor once, or impossible evidence.
+        ClusterError: a shard could not be loaded or lost its worker again and again, or the scheduler or all workers
+            are gone; the error's `reached` is the result so far.
 
     Examples:
         >>> from distributed import Client

@@ -197,7 +197,7 @@ def fit(
         damping: the share of a step taken, 1 for all of it.
         tol: bound on the moment mismatch of every row at the state returned.
         max_rounds: rounds at most.
-        max_seconds: stop after the round that passes this time.
+        max_seconds: stop after the round that passes this time, or half a minute later without its answers.
         callback: called with the `Fit` so far after every round.
         resume: a fit of the same shards to go on from.
 
@@ -206,7 +206,8 @@ def fit(
 
     Raises:
         ValueError: options that cannot be run, and bad shards: one sentence names all of them with shard and row.
-        RuntimeError: a shard could not be loaded, or lost its worker again and again.
+        ClusterError: a shard could not be loaded or lost its worker again and again, or the scheduler or all workers
+            are gone; the error's `reached` is the result so far.
 
     Examples:
         >>> import numpy as np

@@ -162,7 +162,7 @@ def infer_partitions(
         damping: the share of a step taken. Below 1 where draws are few or partitions pull apart.
         tol: bound on the moment mismatch between q and every tilted distribution.
         max_rounds: rounds at most.
-        max_seconds: stop after the round that passes this time.
+        max_seconds: stop after the round that passes this time, or half a minute later without its answers.
         callback: called with the state after every round.
 
     Returns:
@@ -170,6 +170,8 @@ def infer_partitions(
 
     Raises:
         TypeError, ValueError: options that cannot be run, or moments and draws that cannot be used, named by the shard.
+        ClusterError: a shard could not be loaded or lost its worker again and again, or the scheduler or all workers
+            are gone; the error's `reached` is the result so far.
 
     Examples:
         >>> import numpy as np

@@ -214,6 +214,9 @@ class LabelledRows(NamedTuple):
 
 
 def class_codes(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The place of every label among the sorted classes; −1 where it is not there."""
+    """The place of every label among the sorted classes; −1 where it is not there. No label is cast: 0.4 is not 0."""
+    if object in (classes.dtype, y.dtype):  # of a data frame: text, or numbers among which some are missing
+        known = {label: place for place, label in enumerate(classes.tolist())}
+        return np.array([known.get(label, -1) for label in y.tolist()], int)
     places = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     return np.where(classes[places] == y, places, -1)

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.families.base import Family
+from cavity.inference._step_length import backtrack, propose_together, visit
 from cavity.inference._visit import (
     Counts,
     ProposedUpdate,
     Report,
     SiteBatch,
     State,
-    backtrack,
     count_tilts,
     deletion,
     gather,
@@ -36,7 +36,6 @@ from cavity.inference._visit import (
     scatter_visits,
     site_key,
     step_of,
-    visit,
 )
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import Table
@@ -122,7 +121,7 @@ def visit_together(
     group, index = problem.groups[number], jnp.asarray(table[0])
     rows = gather(group, state.sites[number], state.memory[number], table[0], mask)
     local = problem.posterior.marginals(problem.prior, state.q, group.scope, table[0].clip(max=group.size - 1))
-    trial = propose(method, group, state.moments[number], local, rows, key)
+    trial = propose_together(method, group, state.moments[number], local, rows, key)
     step = step_of(method, group, rows, trial)
 
     def rebuilt(share: jax.Array | float) -> Any:

@@ -1,6 +1,5 @@
-"""One visit, delete → tilt → project → update, for every method, family and posterior; and what a run carries on."""
+"""The parts of a visit, delete → tilt → project, for every method, family and posterior; and what a run carries on."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,13 +10,11 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity._numerics.sums import all_last
 from cavity.families.base import Family
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import SiteGroup
 from cavity.inference.schedule import Table
-from cavity.inference.update_rule import MAX_HALVINGS, Integrals, Projected, UpdateRule
+from cavity.inference.update_rule import Integrals, Projected, UpdateRule
 from cavity.moments.base import UNSURE
 
-#: the share of a step that a site of many copies takes at least.
-SHORTEST_SHARE = 0.25
 #: an array whose first two axes, blocks or batches and what is in them, have become one
 one_after_another = partial(jax.lax.collapse, start_dimension=0, stop_dimension=2)
 
@@ -41,6 +38,7 @@ class ProposedUpdate(NamedTuple):
 
     cavity: what the messages were matched against. unsure: sites whose moments are not known well enough.
     constraint_relaxed, memory, drift, info: the projection's, see `Projected`.
+    share: of the step that the copies of a site take together; None where all of it is taken.
     """
 
     cavity: jax.Array
@@ -53,6 +51,7 @@ class ProposedUpdate(NamedTuple):
     memory: jax.Array
     drift: jax.Array
     info: dict[str, jax.Array]
+    share: jax.Array | None = None
 
     @property
     def accepted(self) -> jax.Array:
@@ -136,58 +135,11 @@ def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: Pr
 
 
 def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
-    """The damped change of every site; none where the trial failed or the row is padding.
-
-    Copies of a site move together, each by the full step of one: as far as that, q would overshoot and the iteration
-    may not settle. They share the step; not in a single pass, where nothing else would make up for it.
-    """
+    """The damped change of every site; none where the trial failed or the row is padding."""
     accepted = (trial.accepted & (rows.which < group.size))[..., None]
     accepted = accepted if rows.mask is None else accepted & rows.mask
-    step = method.damping
-    if not group.at_most_one and not method.single_pass:
-        step = step * jnp.maximum(1.0 / jnp.maximum(rows.multiplicity, 1.0), SHORTEST_SHARE)[..., None]
+    step = method.damping if trial.share is None else method.damping * trial.share[..., None]
     return jnp.where(accepted, step * (trial.message / method.power - rows.site), 0.0)
-
-
-def visit(
-    problem: Problem,
-    method: UpdateRule,
-    group: SiteGroup,
-    learned: Any,
-    key: jax.Array,
-    window: Any,
-    block: tuple[jax.Array | None, SiteBatch],
-) -> tuple[Any, tuple[ProposedUpdate, jax.Array]]:
-    """Try one block of sites, at given places of a window (None: all of them), and absorb their change into it.
-
-    Says which share of the step was taken. Only what the next visit needs is computed here; new sites, mismatch,
-    scales and counts follow for all together.
-    """
-    places, rows = block
-    trial = propose(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
-    change = rows.multiplicity[:, None] * step_of(method, group, rows, trial)
-    absorb = partial(problem.posterior.absorb, window, group.scope, places)
-    # A single site of one copy moves q between two proper distributions: itself and the projected one.
-    if rows.which.shape[0] == 1 and group.at_most_one and method.power == 1.0:
-        return absorb(change), (trial, jnp.ones(()))
-    share, changed = backtrack(problem, lambda share: absorb(share * change))
-    return changed, (trial, share)
-
-
-def backtrack(problem: Problem, absorbed: Callable[[jax.Array | float], Any]) -> tuple[jax.Array, Any]:
-    """The longest share of a step that leaves the state `absorbed` makes of it proper, and that state.
-
-    The step is halved until it does, and given up when even the shortest was too long: then the share is 0.
-    """
-
-    def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
-        return ~problem.posterior.is_valid(attempted[1]) & (attempted[0] > 0.0)
-
-    def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        share = jnp.where(attempted[0] > 0.5**MAX_HALVINGS, 0.5 * attempted[0], 0.0)
-        return share, absorbed(share)
-
-    return jax.lax.while_loop(too_long, shorten, (jnp.ones(()), absorbed(1.0)))
 
 
 def gather(
@@ -373,7 +325,8 @@ def scatter_visits(
         scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
         log_scales = replaced(log_scales, scales, trials.accepted)
     counts = state.counts
-    tilts = (*counts.tilts[:number], counts.tilts[number] + jnp.sum(real), *counts.tilts[number + 1 :])
+    made = jnp.sum(real) * (1 if trials.share is None else 2)
+    tilts = (*counts.tilts[:number], counts.tilts[number] + made, *counts.tilts[number + 1 :])
     held = real & (rows.multiplicity > 0)
     return state._replace(
         sites=replaced(state.sites, new.site),

@@ -5,11 +5,14 @@ With files it never writes into what it reads: whatever has been written since t
 checkpoint goes on from is whole.
 """
 
+import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +26,8 @@ from cavity.inference.update_rule import UpdateRule
 from cavity.models.streaming._chunks import Chunk
 from cavity.models.streaming._shard import NaturalSums, PassState
 
-#: numbers kept of a site
-NUMBERS = 3
+#: numbers kept of a site, and bytes of the checksum of a chunk of them
+NUMBERS, CHECKSUM = 3, 16
 
 
 class SitesInMemory:
@@ -50,45 +53,69 @@ class SitesInMemory:
 
 
 class SitesInFiles:
-    """The same in two files beside a checkpoint, written in turns by plain reads and writes, which take no memory."""
+    """The same in two files beside a checkpoint, written in turns by plain reads and writes, which take no memory.
 
-    def __init__(self, checkpoint: Path, models: int, chunk: int) -> None:
-        self.models, self.chunk = models, chunk
+    Behind the sites of a chunk is a checksum of them that only this sweep of this run has.
+    """
+
+    def __init__(self, checkpoint: Path, models: int, chunk: int, own: dict[str, Any]) -> None:
+        self.models, self.chunk, self.key = models, chunk, json.dumps(own).encode()
         self.paths = [checkpoint.with_name(f"{checkpoint.name}.sites{number}") for number in range(2)]
-        self.files: list[BinaryIO] = []
+        self.files: list[FileIO] = []
         for path in self.paths:
-            try:
-                self.files.append(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b"))
-            except OSError as error:
-                raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from None
+            with refused_writes(path):
+                self.files.append(FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+"))
+
+    def place(self, number: int) -> int:
+        """Where a chunk begins in its file."""
+        return number * (8 * self.chunk * self.models * NUMBERS + CHECKSUM)
+
+    def checksum(self, sweep: int, number: int, data: bytes) -> bytes:
+        """Of the sites of a chunk that sweep `sweep` reads."""
+        return hashlib.blake2b(self.key + b"%d %d" % (sweep, number) + data, digest_size=CHECKSUM).digest()
 
     def read(self, sweep: int, number: int, rows: int) -> np.ndarray:
         shape = (rows, self.models, NUMBERS)
         if not sweep:
             return np.zeros(shape)
-        file = self.files[sweep % 2]
-        file.seek(8 * number * self.chunk * self.models * NUMBERS)
-        data = file.read(8 * rows * self.models * NUMBERS)
-        if len(data) < 8 * rows * self.models * NUMBERS:
-            raise StorageError(f"{self.paths[sweep % 2]} is damaged: it ends before the sites of chunk {number}.")
-        sites = np.frombuffer(data, "<f8").reshape(shape)
-        if not np.isfinite(sites).all():
-            raise StorageError(f"{self.paths[sweep % 2]} is damaged: not all sites of chunk {number} are finite.")
-        return sites
+        path, file, length = self.paths[sweep % 2], self.files[sweep % 2], 8 * rows * self.models * NUMBERS
+        try:
+            file.seek(self.place(number))
+            data = file.read(length + CHECKSUM)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror or error}.") from error
+        if len(data) < length + CHECKSUM:
+            raise StorageError(f"{path} is damaged: it ends before the sites of chunk {number}.")
+        if self.checksum(sweep, number, data[:length]) != data[length:]:
+            raise StorageError(f"{path} is damaged: the sites of chunk {number} are not those that were written.")
+        return np.frombuffer(data[:length], "<f8").reshape(shape)
 
     def write(self, sweep: int, number: int, sites: np.ndarray) -> None:
-        file = self.files[(sweep + 1) % 2]
-        file.seek(8 * number * self.chunk * self.models * NUMBERS)
-        file.write(np.ascontiguousarray(sites, "<f8").tobytes())
+        data = np.ascontiguousarray(sites, "<f8").tobytes()
+        data += self.checksum(sweep + 1, number, data)
+        path, file = self.paths[(sweep + 1) % 2], self.files[(sweep + 1) % 2]
+        with refused_writes(path):
+            file.seek(self.place(number))
+            while data:  # what does not fit is an error of the next attempt
+                data = data[file.write(data) :]
 
     def sync(self) -> None:
-        for file in self.files:
-            file.flush()
-            os.fsync(file.fileno())
+        for path, file in zip(self.paths, self.files, strict=True):
+            with refused_writes(path):
+                os.fsync(file.fileno())
 
     def close(self) -> None:
         for file in self.files:
             file.close()
+
+
+@contextlib.contextmanager
+def refused_writes(path: Path) -> Iterator[None]:
+    """A block whose failures to write to a file are one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 SiteStore = SitesInMemory | SitesInFiles
@@ -97,6 +124,8 @@ SiteStore = SitesInMemory | SitesInFiles
 KIND = "stream"
 #: fields of a `PassState` that a header can hold as they are
 PLAIN = ("stage", "constant", "sequential")
+#: what a model does in a pass
+STAGES = ("sweep", "measure", "done")
 #: what a run's progress is made of
 PROGRESS = {"sweep", "position", "rows", "seconds", "resumed"}
 
@@ -115,7 +144,7 @@ def fingerprint(first: Chunk, size: int, factor: Factor, prior: NaturalSums, met
         "prior": digest(prior.shift, prior.precision),
         "method": [method.single_pass, method.power, float(method.damping), repr(method.projection), schedule],
         "chunk": size,
-        "first rows": digest(first.X, first.y, first.weights),
+        "first rows": first.checksum(),
     }
 
 
@@ -128,10 +157,10 @@ def digest(*arrays: Any) -> str:
 
 
 def write(
-    path: Path, own: dict[str, Any], progress: dict[str, Any], checksums: list[float], states: tuple[PassState, ...]
+    path: Path, own: dict[str, Any], progress: dict[str, Any], checksums: list[int], states: tuple[PassState, ...]
 ) -> None:
     """Write a checkpoint, complete or not at all."""
-    arrays: dict[str, Any] = {"checksums": np.asarray(checksums, float)}
+    arrays: dict[str, Any] = {"checksums": np.asarray(checksums, np.uint64)}
     models = []
     for number, state in enumerate(states):
         leaves = [*jax.tree.leaves(state.totals), state.residuals]
@@ -141,37 +170,61 @@ def write(
     _storage.save(path, KIND, {"fingerprint": own, "progress": progress, "models": models}, arrays)
 
 
-def read(path: Path, own: dict[str, Any]) -> tuple[dict[str, Any], list[float], tuple[PassState, ...]]:
-    """What `write` wrote, if it belongs to a run with this fingerprint: progress, checksums and states."""
+def read(
+    path: Path, own: dict[str, Any], blank: tuple[PassState, ...]
+) -> tuple[dict[str, Any], list[int], tuple[PassState, ...]]:
+    """What `write` wrote, if it belongs to a run with this fingerprint: progress, checksums and states.
+
+    blank: the states before the first row, like which those in the file must be.
+    """
     kind, header, arrays = _storage.load(path)
     if kind != KIND:
         raise StorageError(f"{path} holds {kind!r}, which is not the checkpoint of a stream.")
     try:
         theirs = header["fingerprint"]
         odd = [name for name in own if json.dumps(theirs[name]) != json.dumps(own[name])]
-        if odd:
-            raise StorageError(f"{path} belongs to another run: it differs in {', '.join(odd)}.")
-        states = []
-        structure = jax.tree.structure(PassState.initial(NaturalSums.zero(1)).totals)
-        for number, model in enumerate(header["models"]):
-            *leaves, residuals = (arrays[f"model{number}/{place}"] for place in range(structure.num_leaves + 1))
-            plain = {name: model[name] for name in PLAIN}
-            states.append(
-                PassState(
-                    structure.unflatten(jnp.asarray(leaf) for leaf in leaves),
-                    residuals=tuple(residuals.tolist()),
-                    mismatch=float(model["mismatch"]),
-                    status=Status(model["status"]),
-                    history=tuple(model["history"]),
-                    **plain,
-                )
-            )
+    except (KeyError, TypeError) as error:
+        raise StorageError(f"{path} is damaged: it does not describe a stream ({error!r}).") from None
+    if odd:
+        raise StorageError(f"{path} belongs to another run: it differs in {', '.join(odd)}.")
+    try:
+        checksums, pairs = arrays["checksums"], zip(header["models"], blank, strict=True)
+        states = tuple(read_state(model, number, arrays, state) for number, (model, state) in enumerate(pairs))
         progress = header["progress"]
-        counts = [progress["sweep"], progress["position"], progress["rows"] or 0, *progress["resumed"]]
-        if set(progress) != PROGRESS or not all(type(count) is int and count >= 0 for count in counts):
-            raise ValueError(f"progress {progress}")
-        return progress, arrays["checksums"].tolist(), tuple(states)
+        position, seconds = progress["position"], progress["seconds"]
+        counts = [progress["sweep"], position, progress["rows"] or 0, *progress["resumed"]]
+        known = position if progress["rows"] is None else progress["rows"]
+        require(set(progress) == PROGRESS and type(seconds) is float, "progress")
+        require(all(type(count) is int and count >= 0 for count in counts) and position <= known, "progress")
+        require(checksums.dtype == np.uint64 and checksums.shape == (-(-known // own["chunk"]),), "checksums")
+        require(all(state.sweeps <= progress["sweep"] for state in states), "sweep")
+        return progress, checksums.tolist(), states
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"{path} is damaged: it does not describe a stream ({error}).") from None
+        raise StorageError(f"{path} is damaged: it does not describe a stream ({error!r}).") from None
+
+
+def read_state(model: dict[str, Any], number: int, arrays: dict[str, np.ndarray], blank: PassState) -> PassState:
+    """The state of one model, of the same types and shapes as the blank one."""
+    plain, history = {name: model[name] for name in PLAIN}, model["history"]
+    for name, value in plain.items():
+        require(type(value) is type(getattr(blank, name)), name)
+    require(plain["stage"] in STAGES and type(history) is list, "stage or history")
+    expected, structure = jax.tree.flatten(blank.totals)
+    *leaves, residuals = (arrays[f"model{number}/{place}"] for place in range(len(expected) + 1))
+    for leaf, like in zip(leaves, expected, strict=True):
+        require(leaf.shape == np.shape(like) and leaf.dtype == np.asarray(like).dtype, "totals")
+    require(residuals.ndim == 1 and residuals.dtype == np.float64, "residuals")
+    return PassState(
+        structure.unflatten(jnp.asarray(leaf) for leaf in leaves),
+        residuals=tuple(residuals.tolist()),
+        mismatch=float(model["mismatch"]),
+        status=Status(model["status"]),
+        history=tuple(history),
+        **plain,
+    )
+
+
+def require(holds: bool, what: str) -> None:
+    """Refuse a file in which something is not as `write` writes it."""
+    if not holds:
+        raise ValueError(what)

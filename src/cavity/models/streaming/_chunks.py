@@ -1,26 +1,28 @@
 """The rows of a stream: arrays, memory maps or batches of anything that can be iterated, in chunks of one size.
 
 A source hands out its rows in one order, from any row on, and says whether it can do so again. Batches are pairs (X, y)
-or triples (X, y, weights); how the rows are cut into batches does not matter: compiled programs see them checked, as
-features.
+or triples (X, y, weights); how the rows are cut into batches does not matter: small ones are put together, and compiled
+programs see them checked, as features.
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity._core.checks import LARGEST
+from cavity._core.checks import LARGEST, real_numbers
 from cavity.kernels.basis import Spanned
+from cavity.models._latent_gaussian.rows import row_keys
 
 #: rows of a batch that are looked at together, so that a batch may be a memory map of any length
 PIECE = 16384
 
 
 class Piece(NamedTuple):
-    """Some rows of a batch as they came. batch: its number, None for arrays. first: the place of their first in it."""
+    """Some rows of a batch. batch: its number, None for arrays. first: the place of their first in it."""
 
     batch: int | None
     first: int
@@ -139,6 +141,7 @@ class Chunk(NamedTuple):
     """Rows that are visited by one call of a compiled program.
 
     number: of the chunk. X: (rows, features). y: (models, rows), what each model observes. weights: (rows,).
+    keys: 128 bits for each row, from what it was before features were made of it, which may round otherwise next time.
     residual: the variance that features leave of a row's latent; None where they leave none.
     """
 
@@ -146,19 +149,16 @@ class Chunk(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray
+    keys: np.ndarray
     residual: np.ndarray | None = None
 
     def data(self, model: int) -> Any:
         """What a model observes, with the residuals where there are any."""
         return self.y[model] if self.residual is None else (self.y[model], self.residual)
 
-    def checksum(self) -> float:
+    def checksum(self) -> int:
         """A number that other rows, or these in another order, would not have."""
-        n, d = self.X.shape
-        order = np.cos(np.arange(n))
-        # A column of large numbers, such as time stamps, must not hide the others: of each the logarithm counts.
-        columns = np.cos(np.arange(d)) @ np.arcsinh(order @ self.X)
-        return float(columns + order @ (self.weights + np.cos(1.0 + np.arange(len(self.y))) @ self.y))
+        return int.from_bytes(hashlib.blake2b(self.keys.tobytes(), digest_size=8).digest(), "little")
 
 
 @dataclasses.dataclass
@@ -182,7 +182,7 @@ class ChunkReader:
     columns: int | None = None
     names: list[str] | None = None
     width: int | None = None
-    size: int = CHUNK_ROWS
+    size: int = dataclasses.field(default_factory=lambda: CHUNK_ROWS)
     leaves_residuals: bool = False
     pending: Iterator[Chunk] | None = None
 
@@ -205,34 +205,70 @@ class ChunkReader:
     def cut(self, pieces: Iterator[Piece], start: int) -> Iterator[Chunk]:
         """Rows as they came, in chunks."""
         held: list[tuple[np.ndarray, ...]] = []
-        waiting = 0
-        for piece in pieces:
-            held.append(self.table(piece))
-            waiting += len(held[-1][0])
-            if waiting < self.size:
-                continue
+        for together in self.groups(pieces):
+            held.append(self.tables(together))
             joined = stack_tables(held)
-            whole = waiting // self.size * self.size
+            whole = len(joined[0]) // self.size * self.size
             for first in range(0, whole, self.size):
                 yield self.chunk(start + first, tuple(part[first : first + self.size] for part in joined))
-            start, waiting = start + whole, waiting - whole
-            held = [tuple(part[whole:] for part in joined)] if waiting else []
+            # A copy: whoever hands out batches may fill the same memory again.
+            start, held = start + whole, [tuple(part[whole:].copy() for part in joined)]
+        if held and len(held[0][0]):
+            yield self.chunk(start, held[0])
+
+    def groups(self, pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
+        """Pieces that are looked at together: of one kind of label, and with what waits for them a chunk at least."""
+        held: list[Piece] = []
+        waiting = 0
+        for raw in pieces:
+            piece = self.checked(raw)
+            if held and held[-1].y.dtype.kind != piece.y.dtype.kind:
+                yield held
+                held = []
+            if len(piece.X) < self.size:
+                piece = piece._replace(X=piece.X.copy(), y=piece.y.copy(), weights=piece.weights.copy())
+            held.append(piece)
+            waiting += len(piece.X)
+            if waiting >= self.size:
+                yield held
+                held, waiting = [], waiting % self.size
         if held:
-            yield self.chunk(start, stack_tables(held))
+            yield held
+
+    def tables(self, together: list[Piece]) -> tuple[np.ndarray, ...]:
+        """The table of several pieces; where it is refused, the piece that is to blame is found and named."""
+        if len(together) == 1:
+            return self.table(together[0])
+        X, y, weights = stack_tables([(piece.X, piece.y, piece.weights) for piece in together])
+        try:
+            return self.table(together[0]._replace(X=X, y=y, weights=weights))
+        except ValueError:
+            for piece in together:
+                self.table(piece)
+            raise
 
     def chunk(self, start: int, parts: tuple[np.ndarray, ...]) -> Chunk:
-        """The chunk that begins with row `start`, of rows, observations by column and weights."""
-        X, observed, weights, residual = parts
-        return Chunk(start // self.size, X, observed.T, weights, residual if self.leaves_residuals else None)
+        """The chunk that begins with row `start`, of the parts of a table."""
+        X, observed, weights, keys, residual = parts
+        return Chunk(start // self.size, X, observed.T, weights, keys, residual if self.leaves_residuals else None)
 
-    def table(self, piece: Piece) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Features, observations (one column per model), weights, residuals of some rows; refused where one is bad."""
-        X = self.inputs(piece)
+    def checked(self, piece: Piece) -> Piece:
+        """The piece as arrays, X and weights of float64, if it is of the kind of the first ones."""
         y = np.asarray(piece.y)
+        if np.ma.is_masked(piece.y):
+            raise ValueError(f"y of {piece.name} must not be masked; leave the rows out.")
         if y.ndim != 1:
             raise ValueError(f"y of {piece.name} must have one dimension; found shape {y.shape}.")
         if self.observed is None and y.dtype.kind not in "biuf":
             raise ValueError(f"y of {piece.name} must hold numbers; found dtype {y.dtype}.")
+        X, given = self.inputs(piece), piece.weights
+        weights = np.ones(len(X)) if given is None else real_numbers(f"weights of {piece.name}", given)
+        return piece._replace(X=X, y=y, weights=weights)
+
+    def table(self, piece: Piece) -> tuple[np.ndarray, ...]:
+        """Features, observations (one column per model), weights, keys, residuals; refused where a row is bad."""
+        X, y, weights = piece.X, piece.y, piece.weights
+        refuse_nonfinite("X", X, piece)
         try:
             observed = y[None].astype(float) if self.observed is None else self.observed(y)
         except (TypeError, ValueError) as error:
@@ -247,13 +283,12 @@ class ChunkReader:
                     self.validate(own)
             except ValueError as error:
                 raise ValueError(f"{piece.name}: {error}") from None
-        weights = np.ones(len(X)) if piece.weights is None else np.asarray(piece.weights, float)
         if self.row_weights is not None:
             weights = weights * self.row_weights(y)
         if (bad := ~(np.isfinite(weights) & (weights >= 0))).any():
             row = int(bad.argmax())
             raise ValueError(f"weights must be finite and not negative; found {weights[row]} in {piece.place(row)}.")
-        residual = np.zeros(len(X))
+        keys, residual = row_keys(np.column_stack([X, observed.T, weights]) + 0.0), np.zeros(len(X))
         if self.features is not None:
             try:
                 made = self.features(X)
@@ -271,7 +306,7 @@ class ChunkReader:
             self.width, self.size = width, max(CHUNK_ROWS, 1 << (ROWS_PER_FEATURE * width - 1).bit_length())
         if width != self.width:
             raise ValueError(f"features of {piece.name} have {width} columns; the first rows had {self.width}.")
-        return X, observed.T, weights, residual
+        return X, observed.T, weights, keys, residual
 
     def inputs(self, piece: Piece) -> np.ndarray:
         """The rows of X as an array of numbers, if they are like the first ones."""
@@ -294,7 +329,6 @@ class ChunkReader:
             raise ValueError(f"X of {piece.name} has {X.shape[1]} columns; the first rows had {self.columns}.")
         if names != self.names:
             raise ValueError(f"X of {piece.name} has the columns {names}; the first rows had {self.names}.")
-        refuse_nonfinite("X", X, piece)
         return X
 
 

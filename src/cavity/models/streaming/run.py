@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from cavity._storage import StorageError
 from cavity.factors.base import Factor
 from cavity.inference.update_rule import UpdateRule
 from cavity.models._latent_gaussian.linear_model import LinearRows
@@ -27,8 +28,6 @@ from cavity.models.streaming._shard import (
 
 #: seconds between two reports of how far a pass is
 REPORT_EVERY = 10.0
-#: share of a checksum by which rows may differ between two readings: rounding of sums
-ROUNDING = 1e-9
 
 
 class StreamProgress(NamedTuple):
@@ -100,6 +99,7 @@ class StreamRun:
     """One run over the rows of a reader, with `d` features, of which `first` is the first chunk.
 
     before, began, reported: where and when the present pass began, and when its progress was last reported.
+    saved, kept: when, and where the run was, when the last checkpoint was written.
     """
 
     def __init__(
@@ -116,23 +116,24 @@ class StreamRun:
         self.compiled, self.key = method.as_compiled(), jax.random.key(0)
         self.cursor = Cursor((PassState.initial(prior),) * len(first.y))
         self.store: SiteStore = SitesInMemory(len(first.y))
-        self.checksums: list[float] = []
+        self.checksums: list[int] = []
         self.fingerprint = _checkpoint.fingerprint(first, reader.size, factor, prior, method)
         self.options: CheckpointOptions | None = None
         self.callback, self.interrupted = callback, False
         self.before = self.cursor
+        self.kept: Cursor | None = None
         self.saved = self.began = self.reported = time.perf_counter()
 
     def use_checkpoint(self, options: CheckpointOptions) -> None:
         """Write checkpoints to a file, after going on from it where that is asked for."""
         if options.resumes:
-            progress, self.checksums, states = _checkpoint.read(options.path, self.fingerprint)
+            progress, self.checksums, states = _checkpoint.read(options.path, self.fingerprint, self.cursor.states)
             cursor = Cursor(tuple(state.reopened(self.method) for state in states), **progress)
             again = [cursor.position] if cursor.position else []
-            self.cursor = cursor._replace(resumed=(*cursor.resumed, *again))
+            self.cursor = self.kept = cursor._replace(resumed=(*cursor.resumed, *again))
         elif options.path.exists():
             raise ValueError(f"checkpoint: {options.path} is there already; go on from it with resume=, or remove it.")
-        self.store = SitesInFiles(options.path, len(self.cursor.states), self.reader.size)
+        self.store = SitesInFiles(options.path, len(self.cursor.states), self.reader.size, self.fingerprint)
         self.options = options
 
     def save(self) -> None:
@@ -143,7 +144,7 @@ class StreamRun:
         progress = {**self.cursor._asdict(), "resumed": list(self.cursor.resumed)}
         states = progress.pop("states")
         _checkpoint.write(self.options.path, self.fingerprint, progress, self.checksums, states)
-        self.saved = time.perf_counter()
+        self.saved, self.kept = time.perf_counter(), self.cursor
 
     def run(self) -> None:
         """Passes until all models have ended; what ends them early, an error too, leaves a checkpoint."""
@@ -154,8 +155,16 @@ class StreamRun:
             if not self.cursor.position and not self.cursor.sweep:
                 raise  # nothing has been learned that could be handed back
             self.interrupted = True
-        finally:
             self.save()
+        except BaseException as error:
+            # Of files that could not be written or read the last checkpoint is what there is.
+            if not isinstance(error, StorageError):
+                self.save()
+            if self.kept is not None and self.options is not None:
+                sweep, position = self.kept.sweep + 1, self.kept.position
+                error.add_note(f"{self.options.path} holds all before row {position} of pass {sweep}, for resume=.")
+            raise
+        finally:
             self.store.close()
 
     def one_pass(self) -> None:
@@ -221,8 +230,7 @@ class StreamRun:
         found, number = chunk.checksum(), chunk.number
         if number == len(self.checksums) and self.cursor.rows is None:
             self.checksums.append(found)
-        known = self.checksums[number] if number < len(self.checksums) else None
-        if known is None or abs(found - known) > ROUNDING * (1.0 + abs(known)):
+        if number >= len(self.checksums) or found != self.checksums[number]:
             first = number * self.reader.size
             raise ValueError(
                 "batches must give the same rows in the same order every time; "

@@ -1,0 +1,93 @@
+"""A visit: what is proposed for a block of sites, and how far they go towards it.
+
+The copies of a site go as far as their own answers to it allow, and all of them no further than q stays proper.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cavity.inference._visit import ProposedUpdate, SiteBatch, propose, step_of
+from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
+
+#: so many copies of a site, or more, are held back alike from a step that moves q by more than its spread.
+MANY_COPIES = 4.0
+
+
+def propose_together(
+    method: UpdateRule, group: SiteGroup, learned: Any, local: jax.Array, rows: SiteBatch, key: jax.Array
+) -> ProposedUpdate:
+    """As `propose`, with the share of the step that the m copies of a site can take together.
+
+    A copy answers what the others say: with all of them at s its message is f(s), and they go to
+
+        s + a (f(s) − s),    a = 1 / (1 − slope),
+
+    the secant step to f(s) = s. The slope of f along the step, counted where it is negative and the full step would
+    overshoot, is from a second integration: after a step that moves q by no more than about its own spread, which no
+    step exceeds. In a single pass the full step is taken, for nothing else would make up for it.
+    """
+    trial = propose(method, group, learned, local, rows, key)
+    if group.at_most_one or method.single_pass:
+        return trial
+    family, multiplicity = method.projection.adapt(group.family), rows.multiplicity
+    step = trial.message / method.power - rows.site
+    moved = family.distance(local, local + multiplicity[:, None] * step)
+    held_back = jnp.clip(multiplicity, 1.0, MANY_COPIES) - 1.0
+    cautious = 1.0 / (1.0 + held_back * jnp.where(moved < 1.0, moved, 1.0))  # improper: infinitely far
+    taken = cautious[:, None] * step
+    after = rows._replace(site=rows.site + taken)
+    again = propose(method, group, learned, local + multiplicity[:, None] * taken, after, key)
+    taken, answer = (
+        family.to_local(local, taken),
+        family.to_local(local, (again.message - trial.message) / method.power),
+    )
+    length = jnp.sum(taken**2, axis=-1)
+    slope = jnp.minimum(jnp.sum(answer * taken, axis=-1) / jnp.where(length > 0, length, 1.0), 0.0)
+    share = jnp.where(again.accepted, jnp.minimum(cautious, 1.0 / (1.0 - slope)), 1.0 / (1.0 + held_back))
+    return trial._replace(share=jnp.where(multiplicity > 1, share, 1.0))
+
+
+def visit(
+    problem: Problem,
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    key: jax.Array,
+    window: Any,
+    block: tuple[jax.Array | None, SiteBatch],
+) -> tuple[Any, tuple[ProposedUpdate, jax.Array]]:
+    """Try one block of sites, at given places of a window (None: all of them), and absorb their change into it.
+
+    Says which share of the step was taken. Only what the next visit needs is computed here; new sites, mismatch,
+    scales and counts follow for all together.
+    """
+    places, rows = block
+    trial = propose_together(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
+    change = rows.multiplicity[:, None] * step_of(method, group, rows, trial)
+    absorb = partial(problem.posterior.absorb, window, group.scope, places)
+    # A single site of one copy moves q between two proper distributions: itself and the projected one.
+    if rows.which.shape[0] == 1 and group.at_most_one and method.power == 1.0:
+        return absorb(change), (trial, jnp.ones(()))
+    share, changed = backtrack(problem, lambda share: absorb(share * change))
+    return changed, (trial, share)
+
+
+def backtrack(problem: Problem, absorbed: Callable[[jax.Array | float], Any]) -> tuple[jax.Array, Any]:
+    """The longest share of a step that leaves the state `absorbed` makes of it proper, and that state.
+
+    The step is halved until it does, and given up when even the shortest was too long: then the share is 0.
+    """
+
+    def too_long(attempted: tuple[jax.Array, Any]) -> jax.Array:
+        return ~problem.posterior.is_valid(attempted[1]) & (attempted[0] > 0.0)
+
+    def shorten(attempted: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        share = jnp.where(attempted[0] > 0.5**MAX_HALVINGS, 0.5 * attempted[0], 0.0)
+        return share, absorbed(share)
+
+    return jax.lax.while_loop(too_long, shorten, (jnp.ones(()), absorbed(1.0)))
