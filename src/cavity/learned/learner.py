@@ -16,7 +16,7 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.learned import gp_state
-from cavity.learned.message_coordinates import anchor_flat, changes, parts_of, proper_member, reference_for, steps_of
+from cavity.learned.message_coordinates import anchor_flat, changes, proper_member, reference_for, steps_of
 from cavity.learned.oracles import Answers, join_rows
 from cavity.learned.simulation import count_outputs
 from cavity.moments.base import Batch, Group
@@ -115,7 +115,7 @@ class GPLearner(Learner):
 
     def state(self, group: Group, noisy: bool) -> gp_state.GPState:
         anchor = proper_member(group.family) if self.reference is None else self.reference
-        steps = sum(map(steps_of, parts_of(group.family)))
+        steps = steps_of(group.family)
         size = steps + sum(np.prod(np.shape(leaf)[1:], dtype=int) for leaf in jax.tree.leaves(group.data))
         if self._state is None:
             self.capacity = max(self.capacity, NOISY_CAPACITY if noisy else CAPACITY)
