@@ -20,7 +20,7 @@ from cavity._storage import StorageError, load, save
 from cavity.factors.base import Factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.learned.gp_state import Labels, TunedKernel
-from cavity.learned.learner import Audits, GPLearner, Learner, MessagePrediction, pad_rows
+from cavity.learned.learner import Audits, GPLearner, Learner, MessagePrediction, Predictor, pad_rows
 from cavity.learned.message_coordinates import divergence, tilted_statistics_of
 from cavity.learned.oracles import Answers, Oracle, join_rows
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
@@ -131,14 +131,24 @@ class JustInTime(Moments):
 
     # ------------------------------------------------------------ inside compiled sweeps
 
+    # `tilt` reads the learner's predictor and what it is given, so operators with equal predictors share their compiled
+    # programs. What they know is theirs alone: it stays out of the comparison, and out of what is compiled.
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.learner.predictor == self.learner.predictor  # type: ignore[union-attr]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.learner.predictor))
+
     def validate(self, factor: Factor, family: Family) -> None:
         self.oracle.validate(factor)
         check_variables(factor, family)
 
     @float64
     def init(self, group: Group) -> Any:
-        if not is_traced(group.factor):
-            self.check_same(group.factor)
+        if is_traced((group.factor, group.data)):
+            raise TypeError("a compiled program would keep what this operator knows now: hand it over as moments.")
+        self.check_same(group.factor)
         return self.learner.state(group, self.oracle.is_noisy(group.factor, group.family))
 
     def check_same(self, factor: Factor) -> None:
@@ -154,7 +164,7 @@ class JustInTime(Moments):
     ) -> tuple[Tilted, Info]:
         if not is_one(power):
             raise TypeError("learned messages are those of whole factors, power 1; use EP.")
-        found = self.learner.predict(state, factor, family, cavity, data)
+        found = self.learner.predictor.predict(state, factor, family, cavity, data)
         site = jnp.where(found.confident, found.site, 0.0)
         tilted = Tilted(jnp.where(found.confident, found.log_z, 0.0), tilted_statistics_of(family, cavity, site), site)
         return tilted, {UNSURE: ~found.confident}
@@ -178,7 +188,7 @@ class JustInTime(Moments):
     def predictions(self, batch: Batch) -> MessagePrediction:
         """Predictions for all sites of a batch, unsure or not."""
         state = self.learner.state(batch, self.is_noisy(batch))
-        return predict_sites(self.learner, state, batch.factor, batch.family, batch.cavities, batch.data)
+        return predict_sites(self.learner.predictor, state, batch.factor, batch.family, batch.cavities, batch.data)
 
     def ask(self, batch: Batch) -> Answers:
         """The oracle's answers about all these sites."""
@@ -246,9 +256,8 @@ class JustInTime(Moments):
             return False
         rows = batch.at(picked)
         cavities, data = pad_rows((rows.cavities, rows.data))
-        found = jax.tree.map(
-            lambda leaf: leaf[: len(picked)], self.predictions(rows._replace(cavities=cavities, data=data))
-        )
+        padded = self.predictions(rows._replace(cavities=cavities, data=data))
+        found = jax.tree.map(lambda leaf: leaf[: len(picked)], padded)
         answers = self.ask(rows)
         distance = jax.vmap(lambda a, b: divergence(batch.family, a, b))
         kl = np.asarray(distance(jnp.asarray(answers.projected), rows.cavities + found.site))
@@ -356,13 +365,9 @@ class JustInTime(Moments):
         return operator
 
 
-@partial(jax.jit, static_argnames=("learner", "family"))
+@partial(jax.jit, static_argnames=("predictor", "family"))
 def predict_sites(
-    learner: Learner, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
+    predictor: Predictor, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
 ) -> MessagePrediction:
     """Predictions for many sites, compiled."""
-
-    def one(cavity: jax.Array, data: Any) -> MessagePrediction:
-        return learner.predict(state, factor, family, cavity, data)
-
-    return jax.vmap(one)(cavities, data)
+    return jax.vmap(partial(predictor.predict, state, factor, family))(cavities, data)
