@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 import cavity as cv
-from cavity.baselines.latent_laplace import latent_laplace
-from cavity.baselines.latent_sampling import latent_sampling
+from cavity.baselines._latent_laplace import latent_laplace
+from cavity.baselines._latent_sampling import latent_sampling
 
 PAGE = Path(__file__).parents[1] / "docs" / "accuracy-table.md"
 NOISE = 0.1

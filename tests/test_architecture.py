@@ -3,6 +3,7 @@
 import ast
 import collections
 import importlib
+import inspect
 import io
 import re
 import tokenize
@@ -104,6 +105,13 @@ def test_a_package_says_what_is_public(package):
     assert len(set(home.__all__)) == len(home.__all__)
     assert [name for name in home.__all__ if not hasattr(home, name)] == []
     assert [name for name in home.__all__ if name.startswith("_") and name != "__version__"] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_function_hides_the_module_of_its_name(package):
+    home = importlib.import_module(package)
+    modules = [path.stem for path in Path(str(home.__file__)).parent.glob("*.py")]
+    assert [name for name in modules if inspect.isfunction(getattr(home, name, None))] == []
 
 
 def test_what_the_reference_lists_is_public():

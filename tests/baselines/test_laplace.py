@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from cavity import models
 from cavity.baselines import laplace
-from cavity.baselines.laplace import clutter_curvature, logistic_normal, softmax_curvature
+from cavity.baselines._laplace import clutter_curvature, logistic_normal, softmax_curvature
 from cavity.exact_inference import exact, posterior_density
 from cavity.exact_inference.problem_data import clutter_data, mixture_data
 from cavity.factors.base import Factor, factor

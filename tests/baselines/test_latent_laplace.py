@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from cavity.baselines.latent_laplace import latent_laplace
+from cavity.baselines._latent_laplace import latent_laplace
 from cavity.factors import Gaussian, Probit, Step, from_log_density
 from cavity.factors.wrappers import FromLogZ
 

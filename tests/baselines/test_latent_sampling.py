@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cavity.baselines.latent_sampling import latent_sampling, log_mean_weight
+from cavity.baselines._latent_sampling import latent_sampling, log_mean_weight
 from cavity.factors import Gaussian, Probit, Step
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma, entr, gammaln, roots_hermitenorm, softmax
 
 from cavity._core.precision import float64
-from cavity.baselines.laplace import laplace
+from cavity.baselines._laplace import laplace
 from cavity.exact_inference import problem_data
 from cavity.exact_inference.answers import integrate_on_host, prior_edges
 from cavity.exact_inference.problem_data import ClutterData, Estimate, MixtureData

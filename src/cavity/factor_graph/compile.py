@@ -67,11 +67,12 @@ class Statement:
 
     @property
     def kind(self) -> Any:
-        """Statements of one kind are one group."""
+        """Statements of one kind are one group; operators that learn are one only where they are the same object."""
         leaves, structure = jax.tree.flatten(self.factor)
         values = tuple(np.asarray(leaf).tobytes() for leaf in leaves)
         shapes = tuple(leaf.shape[1:] for leaf in jax.tree.leaves(self.data))
-        return structure, values, self.families, self.moments, jax.tree.structure(self.data), shapes
+        moments = id(self.moments) if self.moments.learns else self.moments
+        return structure, values, self.families, moments, jax.tree.structure(self.data), shapes
 
 
 def site_rows(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:

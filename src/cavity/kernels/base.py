@@ -6,7 +6,7 @@ In the shapes of arrays X has `n` points of `d` numbers and Z has `m`; without Z
 import dataclasses
 import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import jax
@@ -16,12 +16,10 @@ from jaxtyping import Array, Float
 
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
-from cavity.kernels.parameters import Bounds, kernel, limits
+from cavity.kernels.parameters import Bounds, compiled_pullback, kernel, limits, without_bounds
 
 #: where a search may move a variance: between latent functions of size 0.01 and 100.
 VARIANCES = (1e-4, 1e4)
-#: bounds that stand for any.
-ANYWHERE = (0.5, 2.0)
 
 
 @kernel
@@ -48,6 +46,8 @@ class Kernel:
     per_feature: ClassVar[tuple[str, ...]] = ()
     #: parameters that may be 0, when fixed.
     may_vanish: ClassVar[tuple[str, ...]] = ()
+    #: whether its random features need frequencies of its spectral density; None: it has no features.
+    spectral: ClassVar[bool | None] = None
     #: NumPy leaves `number * kernel` to the kernel.
     __array_ufunc__ = None
 
@@ -59,6 +59,10 @@ class Kernel:
 
     def diagonal_of(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         """k(x_i, x_i), shape (n,)."""
+        raise NotImplementedError
+
+    def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
+        """Random features, E[a(x)ᵀ a(z)] = k(x, z), where it has them. frequencies: of `spectral_parts`, in order."""
         raise NotImplementedError
 
     # ------------------------------------------------------------ values
@@ -149,6 +153,15 @@ class Kernel:
     def parts(self) -> tuple["Kernel", ...]:
         """The kernels this one is composed of, in the order of theta."""
         return (self,)
+
+    def spectral_parts(self) -> tuple[Any, ...]:
+        """Those of the parts whose random features need frequencies; a kernel without features is refused."""
+        if self.spectral is None:
+            raise ValueError(
+                "random features need a kernel made of RBF, Matern, Constant and Linear by sums and by products with "
+                f"numbers; found {type(self).__name__}."
+            )
+        return (self,) if self.spectral else ()
 
     @property
     def theta(self) -> Any:
@@ -265,11 +278,16 @@ class Constant(Kernel):
     value: Any = 1.0
     value_bounds: Bounds = limits(default=VARIANCES)
 
+    spectral = False
+
     def matrix(self, X: Float[Array, "n d"], Z: Float[Array, "m d"] | None) -> Float[Array, "n m"]:
         return jnp.full((X.shape[0], (X if Z is None else Z).shape[0]), self.value, dtype=float)
 
     def diagonal_of(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return jnp.full(X.shape[0], self.value, dtype=float)
+
+    def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
+        return jnp.sqrt(jnp.full((X.shape[0], 1), self.value, dtype=float))
 
 
 @kernel
@@ -283,15 +301,16 @@ class Composite(Kernel):
     operation: ClassVar[Callable[[Any, Any], Any]]
 
     def __post_init__(self) -> None:
-        for name in ("left", "right"):
-            if not isinstance(getattr(self, name), Kernel):
-                raise TypeError(
-                    f"{name} must be a kernel of cavity.kernels; found {type(getattr(self, name)).__name__}."
-                )
+        for name, own in (("left", self.left), ("right", self.right)):
+            if not isinstance(own, Kernel):
+                raise TypeError(f"{name} must be a kernel of cavity.kernels; found {type(own).__name__}.")
 
     @property
     def parts(self) -> tuple[Kernel, ...]:
         return self.left.parts + self.right.parts
+
+    def spectral_parts(self) -> tuple[Any, ...]:
+        return self.left.spectral_parts() + self.right.spectral_parts()
 
     def rebuild(self, values: Any) -> Self:
         size = self.left.theta.size
@@ -332,6 +351,9 @@ class Sum(Composite):
 
     operation = operator.add
 
+    def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
+        return jnp.concatenate([self.left.features(X, frequencies), self.right.features(X, frequencies)], axis=1)
+
 
 @kernel
 class Product(Composite):
@@ -353,22 +375,13 @@ class Product(Composite):
 
     operation = operator.mul
 
+    def spectral_parts(self) -> tuple[Any, ...]:
+        scaled = isinstance(self.left, Constant) or isinstance(self.right, Constant)
+        return super().spectral_parts() if scaled else Kernel.spectral_parts(self)
 
-def without_bounds(instance: Any) -> Any:
-    """The kernel with the same bounds for every free parameter.
-
-    A value does not depend on them, but they are structure: compiled programs would be told apart by them, and the
-    bounds of a kernel made for some data are like no others.
-    """
-    bare = object.__new__(type(instance))  # what has been checked once is not checked again
-    for field in dataclasses.fields(instance):
-        value = getattr(instance, field.name)
-        if dataclasses.is_dataclass(value):
-            value = without_bounds(value)
-        elif field.name.endswith("_bounds") and value != "fixed":
-            value = ANYWHERE
-        object.__setattr__(bare, field.name, value)
-    return bare
+    def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
+        number, other = (self.left, self.right) if isinstance(self.left, Constant) else (self.right, self.left)
+        return jnp.sqrt(number.value) * other.features(X, frequencies)  # type: ignore[attr-defined]
 
 
 # Compiled once for a structure and shapes, whatever the values of the parameters.
@@ -382,13 +395,3 @@ def compiled_matrix(kernel: Kernel, X: Float[Array, "n d"], Z: Float[Array, "m d
 @jax.jit
 def compiled_diagonal(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, " n"]:
     return kernel.diagonal_of(X)
-
-
-@jax.jit
-def compiled_pullback(kernel: Kernel, X: Float[Array, "n d"], G: Float[Array, "n n"]) -> Float[Array, " theta"]:
-    """One reverse pass theta → K; the elementwise parts fuse, so that few n × n arrays are alive at a time."""
-    theta = kernel.theta
-    if theta.shape == (0,):
-        return jnp.zeros(0)
-    _, back = jax.vjp(lambda values: kernel.with_theta(values).matrix(X, None), theta)
-    return back(G)[0]

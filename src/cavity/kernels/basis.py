@@ -24,7 +24,6 @@ many as X has columns, with lengths as independent draws have them: the mean sta
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -33,9 +32,9 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity._numerics.blocked import cholesky, solve_triangular
-from cavity.kernels.base import Constant, Kernel, Product, Sum, without_bounds
-from cavity.kernels.covariances import RBF, Linear, Matern, Stationary
-from cavity.kernels.parameters import kernel
+from cavity.kernels.base import Kernel
+from cavity.kernels.covariances import RBF, Matern
+from cavity.kernels.parameters import kernel, without_bounds
 
 #: added to the diagonal of K_ZZ, as a share of its mean: rounding makes eigenvalues negative by some m · 1e-16 of it
 JITTER = 1e-10
@@ -123,6 +122,13 @@ def compiled_spanned_pullback(basis: Basis, kernel: Kernel, X: jax.Array, pull: 
     return back(pull)
 
 
+def check_kernel(given: Any) -> Kernel:
+    """Refuse what is no kernel of this package."""
+    if not isinstance(given, Kernel):
+        raise TypeError(f"a basis needs a kernel of cavity.kernels; found {type(given).__name__}.")
+    return given
+
+
 @kernel
 class InducingInputs(Basis):
     """The process seen through its values at m points: a(x) = L⁻¹ k(Z, x), r(x) = k(x, x) − |a(x)|².
@@ -151,9 +157,7 @@ class InducingInputs(Basis):
         return np.shape(self.inputs)[0]
 
     def validate(self, kernel: Kernel, columns: int) -> None:
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"inducing inputs need a kernel of cavity.kernels; found {type(kernel).__name__}.")
-        inputs = kernel.check_points("inputs", self.inputs)
+        inputs = check_kernel(kernel).check_points("inputs", self.inputs)
         if inputs.shape[1] != columns:
             raise ValueError(f"inputs must have {columns} columns, as X has; found {inputs.shape[1]}.")
 
@@ -212,24 +216,20 @@ class RandomFeatures(Basis):
             count: features in all, two a frequency, divided among the stationary parts.
             key: made by `jax.random.key`.
         """
-        parts = [part for part in kernel.parts if isinstance(part, Stationary)] if isinstance(kernel, Kernel) else []
-        pairs = count // (2 * max(len(parts), 1))
-        if pairs < 1:
-            raise ValueError(
-                f"count must be at least {2 * max(len(parts), 1)}, two a stationary kernel; found {count}."
-            )
-        keys = jax.random.split(key, max(len(parts), 1))
-        drawn = (np.asarray(frequencies(part, columns, pairs, own)) for part, own in zip(parts, keys, strict=False))
-        made = cls(tuple(drawn))
-        made.validate(kernel, columns)
-        return made
+        parts = check_kernel(kernel).spectral_parts()
+        draws = max(len(parts), 1)
+        if (pairs := count // (2 * draws)) < 1:
+            raise ValueError(f"count must be at least {2 * draws}, two a stationary kernel; found {count}.")
+        keys = jax.random.split(key, draws)
+        drawn = (frequencies(part, columns, pairs, own) for part, own in zip(parts, keys, strict=False))
+        return cls(tuple(map(np.asarray, drawn)))
 
     @property
     def width(self) -> int:
         return 2 * sum(own.shape[0] for own in self.frequencies)
 
     def validate(self, kernel: Kernel, columns: int) -> None:
-        found = stationary_parts(kernel)
+        found = check_kernel(kernel).spectral_parts()
         if [np.shape(own)[1] for own in self.frequencies] != [columns] * len(found):
             shapes = [np.shape(own) for own in self.frequencies]
             raise ValueError(
@@ -238,8 +238,7 @@ class RandomFeatures(Basis):
             )
 
     def span(self, kernel: Kernel, X: jax.Array) -> Spanned:
-        rows = features(kernel, X, iter(self.frequencies))
-        return Spanned(rows, jnp.zeros(X.shape[0]))
+        return Spanned(kernel.features(X, iter(self.frequencies)), jnp.zeros(X.shape[0]))
 
     @float64
     def covariance(self, kernel: Kernel, X: Any) -> jax.Array:
@@ -254,40 +253,7 @@ class RandomFeatures(Basis):
         return cls(tuple(arrays[f"frequencies{number}"] for number in range(len(arrays))))
 
 
-def stationary_parts(kernel: Any) -> list[Stationary]:
-    """Parts that need frequencies, in the order of `kernel.parts`; refuses a kernel that has no features here."""
-    if isinstance(kernel, RBF | Matern):
-        return [kernel]
-    if isinstance(kernel, Constant | Linear):
-        return []
-    scaled = isinstance(kernel, Product) and (isinstance(kernel.left, Constant) or isinstance(kernel.right, Constant))
-    if isinstance(kernel, Sum) or scaled:
-        return stationary_parts(kernel.left) + stationary_parts(kernel.right)
-    raise ValueError(
-        "random features need a kernel made of RBF, Matern, Constant and Linear by sums and by products with numbers; "
-        f"found {type(kernel).__name__}."
-    )
-
-
-def features(kernel: Any, X: jax.Array, drawn: Iterator[Any]) -> jax.Array:
-    """a(x) of a kernel, (n, m): side by side for a sum, scaled for a product with a number."""
-    if isinstance(kernel, Sum):
-        return jnp.concatenate([features(kernel.left, X, drawn), features(kernel.right, X, drawn)], axis=1)
-    if isinstance(kernel, Product):
-        number, other = kernel.left, kernel.right
-        if not isinstance(number, Constant):
-            number, other = other, number
-        return jnp.sqrt(number.value) * features(other, X, drawn)  # type: ignore[attr-defined]
-    if isinstance(kernel, Constant):
-        return jnp.sqrt(jnp.full((X.shape[0], 1), kernel.value, dtype=float))
-    if isinstance(kernel, Linear):
-        return jnp.sqrt(kernel.variance) * X
-    own = jnp.asarray(next(drawn))
-    angles = (X / jnp.asarray(kernel.length_scale, float)) @ own.T
-    return jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=1) / jnp.sqrt(own.shape[0])
-
-
-def frequencies(kernel: Stationary, columns: int, count: int, key: jax.Array) -> jax.Array:
+def frequencies(kernel: RBF | Matern, columns: int, count: int, key: jax.Array) -> jax.Array:
     """w for length scale 1, (count, columns): orthogonal directions in blocks, lengths of independent draws."""
     turns, lengths, tails = jax.random.split(key, 3)
     blocks = -(-count // columns)
@@ -297,6 +263,4 @@ def frequencies(kernel: Stationary, columns: int, count: int, key: jax.Array) ->
     signs = jnp.sign(jnp.diagonal(triangular, axis1=1, axis2=2))
     directions = jnp.swapaxes(orthogonal * signs[:, None, :], 1, 2).reshape(-1, columns)[:count]
     radius = jnp.linalg.norm(jax.random.normal(lengths, (count, columns), dtype=float), axis=1)
-    if isinstance(kernel, Matern):
-        radius = radius * jnp.sqrt(kernel.nu / jax.random.gamma(tails, kernel.nu, (count,), dtype=float))
-    return directions * radius[:, None]
+    return directions * (radius * kernel.frequency_scale(tails, count))[:, None]

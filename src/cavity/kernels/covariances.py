@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -49,6 +50,12 @@ class Stationary(Kernel):
     def diagonal_of(self, X: jax.Array) -> jax.Array:
         return jnp.ones(X.shape[0])
 
+    def features(self, X: jax.Array, frequencies: Iterator[Any]) -> jax.Array:
+        """Of draws w of the spectral density of length scale 1: k^−½ (cos xᵀw/ℓ, …, sin xᵀw/ℓ, …)."""
+        own = jnp.asarray(next(frequencies))
+        angles = (X / jnp.asarray(self.length_scale, float)) @ own.T
+        return jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=1) / jnp.sqrt(own.shape[0])
+
 
 @kernel
 class RBF(Stationary):
@@ -69,8 +76,14 @@ class RBF(Stationary):
         [[1.0, 0.6065], [0.6065, 1.0]]
     """
 
+    spectral = True
+
     def profile(self, squared: jax.Array) -> jax.Array:
         return jnp.exp(-0.5 * squared)
+
+    def frequency_scale(self, key: jax.Array, count: int) -> Any:
+        """What normal frequencies are multiplied with to be draws of the spectral density."""
+        return 1.0
 
 
 @kernel
@@ -97,6 +110,8 @@ class Matern(Stationary):
 
     nu: float = static(default=1.5)
 
+    spectral = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.nu, bool) or self.nu not in (0.5, 1.5, 2.5):
@@ -105,6 +120,10 @@ class Matern(Stationary):
 
     def profile(self, squared: jax.Array) -> jax.Array:
         return matern(self.nu, squared)
+
+    def frequency_scale(self, key: jax.Array, count: int) -> Any:
+        """What makes Student's t with 2ν degrees of freedom of normal frequencies."""
+        return jnp.sqrt(self.nu / jax.random.gamma(key, self.nu, (count,), dtype=float))
 
 
 @jax.custom_jvp
@@ -203,11 +222,16 @@ class Linear(Kernel):
     variance: Any = 1.0
     variance_bounds: Bounds = limits(default=VARIANCES)
 
+    spectral = False
+
     def matrix(self, X: jax.Array, Z: jax.Array | None) -> jax.Array:
         return self.variance * inner_products(X, Z)
 
     def diagonal_of(self, X: jax.Array) -> jax.Array:
         return self.variance * jnp.sum(jnp.square(X), axis=1)
+
+    def features(self, X: jax.Array, frequencies: Iterator[Any]) -> jax.Array:
+        return jnp.sqrt(self.variance) * X
 
 
 @kernel

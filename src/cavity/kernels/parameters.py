@@ -9,12 +9,18 @@ or "fixed". The free ones, as natural logarithms in one flat vector, are `theta`
 import dataclasses
 from typing import Any, TypeVar, dataclass_transform
 
+import jax
+import jax.numpy as jnp
+
 from cavity._core.pytrees import pytree_dataclass, static
 
 K = TypeVar("K", bound=type)
 
 #: where a search may move a parameter: a pair of positive numbers, or "fixed".
 Bounds = tuple[float, float] | str
+
+#: bounds that stand for any.
+ANYWHERE = (0.5, 2.0)
 
 
 def limits(*, default: Bounds, kw_only: bool = True) -> Any:
@@ -68,3 +74,30 @@ def kernel(cls: K) -> K:
     names = [field.name for field in dataclasses.fields(made)]
     made.parameters = tuple(name for name in names if f"{name}_bounds" in names)
     return made
+
+
+def without_bounds(instance: Any) -> Any:
+    """The kernel with the same bounds for every free parameter.
+
+    A value does not depend on them, but they are structure: compiled programs would be told apart by them, and the
+    bounds of a kernel made for some data are like no others.
+    """
+    bare = object.__new__(type(instance))  # what has been checked once is not checked again
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if dataclasses.is_dataclass(value):
+            value = without_bounds(value)
+        elif field.name.endswith("_bounds") and value != "fixed":
+            value = ANYWHERE
+        object.__setattr__(bare, field.name, value)
+    return bare
+
+
+@jax.jit
+def compiled_pullback(kernel: Any, X: jax.Array, G: jax.Array) -> jax.Array:
+    """One reverse pass theta → K; the elementwise parts fuse, so that few n × n arrays are alive at a time."""
+    theta = kernel.theta
+    if theta.shape == (0,):
+        return jnp.zeros(0)
+    _, back = jax.vjp(lambda values: kernel.with_theta(values).matrix(X, None), theta)
+    return back(G)[0]

@@ -126,8 +126,7 @@ class JustInTime(Moments):
         self.refused_audits = self.fruitless = 0
         self._factor: Any = None
         self.fingerprint: Fingerprint | None = None
-        #: the file it was loaded from, until its factor was recognised
-        self.unverified: str | None = None
+        self.unverified: str | None = None  # the file it is from, until its factor was recognised
 
     def __getstate__(self) -> dict[str, Any]:
         # A random key and the structure of a factor cannot be pickled as they are.
@@ -139,15 +138,25 @@ class JustInTime(Moments):
 
     # ------------------------------------------------------------ inside compiled sweeps
 
+    # `tilt` reads the learner's predictor and what it is given, so operators with equal predictors share their compiled
+    # programs. What they know is theirs alone: it stays out of the comparison, and out of what is compiled.
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.learner.predictor == self.learner.predictor  # type: ignore[union-attr]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.learner.predictor))
+
     def validate(self, factor: Factor, family: Family) -> None:
         self.oracle.validate(factor)
         check_variables(factor, family)
 
     @float64
     def init(self, group: Group) -> Any:
-        if not is_traced(group.factor):
-            self.check_same(group.factor)
-            self.verify(group.factor, jax.tree.map(lambda leaf: np.asarray(leaf)[0], group.data))
+        if is_traced((group.factor, group.data)):
+            raise TypeError("a compiled program would keep what this operator knows now: hand it over as moments.")
+        self.check_same(group.factor)
+        self.verify(group.factor, jax.tree.map(lambda leaf: np.asarray(leaf)[0], group.data))
         self.fruitless = 0
         return self.learner.state(group, self.oracle.is_noisy(group.factor, group.family))
 
@@ -172,7 +181,7 @@ class JustInTime(Moments):
     ) -> tuple[Tilted, Info]:
         if not is_one(power):
             raise TypeError("learned messages are those of whole factors, power 1; use EP.")
-        found = self.learner.predict(state, factor, family, cavity, data)
+        found = self.learner.predictor.predict(state, factor, family, cavity, data)
         site = jnp.where(found.confident, found.site, 0.0)
         tilted = Tilted(jnp.where(found.confident, found.log_z, 0.0), tilted_statistics_of(family, cavity, site), site)
         return tilted, {UNSURE: ~found.confident}
@@ -196,7 +205,7 @@ class JustInTime(Moments):
     def predictions(self, batch: Batch) -> MessagePrediction:
         """Predictions for all sites of a batch, unsure or not."""
         state = self.learner.state(batch, self.is_noisy(batch))
-        return predict_sites(self.learner, state, batch.factor, batch.family, batch.cavities, batch.data)
+        return predict_sites(self.learner.predictor, state, batch.factor, batch.family, batch.cavities, batch.data)
 
     def ask(self, batch: Batch) -> Answers:
         """The oracle's answers about all these sites."""
@@ -272,9 +281,8 @@ class JustInTime(Moments):
             return False
         rows = batch.at(picked)
         cavities, data = pad_rows((rows.cavities, rows.data))
-        found = jax.tree.map(
-            lambda leaf: leaf[: len(picked)], self.predictions(rows._replace(cavities=cavities, data=data))
-        )
+        padded = self.predictions(rows._replace(cavities=cavities, data=data))
+        found = jax.tree.map(lambda leaf: leaf[: len(picked)], padded)
         answers = self.ask(rows)
         distance = jax.vmap(lambda a, b: divergence(batch.family, a, b))
         kl = np.asarray(distance(jnp.asarray(answers.projected), rows.cavities + found.site))

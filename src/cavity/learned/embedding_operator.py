@@ -37,7 +37,7 @@ from cavity.learned.feature_regression import (
     two_stages,
     update,
 )
-from cavity.learned.learner import Learner, MessagePrediction
+from cavity.learned.learner import Learner, MessagePrediction, Predictor
 from cavity.learned.message_coordinates import Target, proper_member, variables
 from cavity.learned.oracles import Answers
 from cavity.moments.base import Batch, Group
@@ -166,6 +166,26 @@ class Recent(NamedTuple):
         return self.projected[jnp.argmax(same)], jnp.any(same)
 
 
+@dataclass(frozen=True)
+class EmbeddingPredictor(Predictor):
+    """target, incoming, threshold: as `EmbeddingLearner` takes them."""
+
+    target: Target
+    incoming: Incoming
+    threshold: float
+
+    def predict(
+        self, state: tuple[Embedding, Recent, Any], factor: Factor, family: Family, cavity: jax.Array, data: Any
+    ) -> MessagePrediction:
+        now, recent, trained = state
+        found = predict_projection(now, self.target, self.incoming(cavity, data))
+        answer, asked = recent.answer(cavity)
+        doubt = jnp.max(found.log_variance)
+        site = proper_ratio(family, jnp.where(asked, answer, found.projected), cavity)
+        confident = asked | (trained & (doubt < self.threshold))
+        return MessagePrediction(site, jnp.zeros(()), jnp.exp(doubt), confident, confident)
+
+
 class EmbeddingLearner(Learner):
     """For one variable of a factor. As in the paper, nothing is audited and log Z is not learned: it counts as 0.
 
@@ -187,7 +207,7 @@ class EmbeddingLearner(Learner):
         settings: Settings = ONLINE,
         key: jax.Array | None = None,
     ) -> None:
-        self.target, self.incoming, self.first, self.threshold = target, incoming, first, threshold
+        self.predictor, self.target, self.first = EmbeddingPredictor(target, incoming, threshold), target, first
         self.settings, self.key = settings, jax.random.key(0) if key is None else key
         self.now: Embedding | None = None
         self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
@@ -208,17 +228,6 @@ class EmbeddingLearner(Learner):
         rows = np.stack([one, 2.0 * one])
         _, pieces = variables(self.target.family, jnp.asarray(rows))[self.target.output]
         return fit_embedding(self.key, self.target, rows, np.asarray(pieces), self.settings)
-
-    def predict(
-        self, state: tuple[Embedding, Recent, Any], factor: Factor, family: Family, cavity: jax.Array, data: Any
-    ) -> MessagePrediction:
-        now, recent, trained = state
-        found = predict_projection(now, self.target, self.incoming(cavity, data))
-        answer, asked = recent.answer(cavity)
-        doubt = jnp.max(found.log_variance)
-        site = proper_ratio(family, jnp.where(asked, answer, found.projected), cavity)
-        confident = asked | (trained & (doubt < self.threshold))
-        return MessagePrediction(site, jnp.zeros(()), jnp.exp(doubt), confident, confident)
 
     def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
         cavities = jnp.asarray(batch.cavities)

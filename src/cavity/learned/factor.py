@@ -29,7 +29,8 @@ from cavity.moments.base import UNSURE, Info, Moments
 class EveryTime(Moments):
     """Every message sampled or integrated anew, from inside the compiled sweep: what `JustInTime` is compared with.
 
-    The draws are the same each time (common random numbers), so that there is a fixed point to converge to.
+    The draws are the same each time (common random numbers), so that there is a fixed point to converge to. It is equal
+    to itself only: compiled programs hold a callback to its oracle and its key.
 
     Args:
         oracle: what computes the messages, as `JustInTime` takes it.

@@ -6,6 +6,7 @@ confident predictions, to see whether the errors they expect are calibrated.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.learned import gp_state
-from cavity.learned.message_coordinates import anchor_flat, changes, parts_of, proper_member, reference_for, steps_of
+from cavity.learned.message_coordinates import anchor_flat, changes, proper_member, reference_for, steps_of
 from cavity.learned.oracles import Answers, join_rows
 from cavity.learned.simulation import count_outputs
 from cavity.moments.base import Batch, Group
@@ -36,9 +37,19 @@ class MessagePrediction(NamedTuple):
     settled: jax.Array
 
 
+class Predictor(ABC):
+    """The compiled half of a learner: a frozen dataclass of settings; what was learned is in the state it is given."""
+
+    @abstractmethod
+    def predict(self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any) -> MessagePrediction:
+        """The prediction for one site; traced."""
+
+
 class Learner(ABC):
     """Turns an oracle's answers into predictions."""
 
+    #: all that compiled programs know of it beside its state: `predict`, and hashable settings it is compared by
+    predictor: Predictor
     #: whether some of its confident predictions are to be audited
     audited: ClassVar[bool] = True
     #: how many answers were learned
@@ -47,10 +58,6 @@ class Learner(ABC):
     @abstractmethod
     def state(self, group: Group, noisy: bool) -> Any:
         """What `predict` reads, of the same shapes whatever was learned. noisy: whether answers are sampled."""
-
-    @abstractmethod
-    def predict(self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any) -> MessagePrediction:
-        """The prediction for one site; traced."""
 
     @abstractmethod
     def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
@@ -69,16 +76,12 @@ class Learner(ABC):
         """Multiply computed variances by a factor, after audits found them too small; infinite: trust no prediction."""
 
 
-@partial(jax.jit, static_argnames=("learner", "family"))
+@partial(jax.jit, static_argnames=("predictor", "family"))
 def predict_sites(
-    learner: Learner, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
+    predictor: Predictor, state: Any, factor: Factor, family: Family, cavities: jax.Array, data: Any
 ) -> MessagePrediction:
     """Predictions for many sites, compiled."""
-
-    def one(cavity: jax.Array, data: Any) -> MessagePrediction:
-        return learner.predict(state, factor, family, cavity, data)
-
-    return jax.vmap(one)(cavities, data)
+    return jax.vmap(partial(predictor.predict, state, factor, family))(cavities, data)
 
 
 #: audits that are looked at, the latest ones; and how many it takes to judge
@@ -114,11 +117,28 @@ SMALL = 0.1
 FIRST_WIDTH, FIRST_TOLERANCE = 2.0, 1e-3
 
 
+@dataclass(frozen=True)
+class GPPredictor(Predictor):
+    """tol_kl: expected KL divergence above which it is unsure."""
+
+    tol_kl: float
+
+    def predict(
+        self, state: gp_state.GPState, factor: Factor, family: Family, cavity: jax.Array, data: Any
+    ) -> MessagePrediction:
+        found = gp_state.forecast(state, family, cavity, data, count_outputs(factor))
+        # Where it knows more than one label would tell, it need not wait for one.
+        confident = (found.expected_kl <= jnp.maximum(self.tol_kl, found.label_kl)) & ~found.novel
+        # But errors of neighbours are alike and add up in what they share: before a run ends, they are made small.
+        settled = found.expected_kl <= jnp.maximum(self.tol_kl, SMALL * found.label_kl)
+        return MessagePrediction(found.site, found.log_z, found.expected_kl, confident, confident & settled)
+
+
 class GPLearner(Learner):
     """tol_kl: expected KL divergence above which it is unsure."""
 
     def __init__(self, tol_kl: float) -> None:
-        self.tol_kl = tol_kl
+        self.tol_kl, self.predictor = tol_kl, GPPredictor(float(tol_kl))
         self.store: gp_state.Labels | None = None
         self.tuned: gp_state.TunedKernel | None = None
         self.tuned_at, self.capacity, self.inflation = 0, CAPACITY, 1.0
@@ -127,7 +147,7 @@ class GPLearner(Learner):
 
     def state(self, group: Group, noisy: bool) -> gp_state.GPState:
         anchor = proper_member(group.family) if self.reference is None else self.reference
-        steps = sum(map(steps_of, parts_of(group.family)))
+        steps = steps_of(group.family)
         size = steps + sum(np.prod(np.shape(leaf)[1:], dtype=int) for leaf in jax.tree.leaves(group.data))
         if self._state is None:
             self.capacity = max(self.capacity, NOISY_CAPACITY if noisy else CAPACITY)
@@ -139,16 +159,6 @@ class GPLearner(Learner):
                 "kind of variables and data."
             )
         return self._state
-
-    def predict(
-        self, state: gp_state.GPState, factor: Factor, family: Family, cavity: jax.Array, data: Any
-    ) -> MessagePrediction:
-        found = gp_state.forecast(state, family, cavity, data, count_outputs(factor))
-        # Where it knows more than one label would tell, it need not wait for one.
-        confident = (found.expected_kl <= jnp.maximum(self.tol_kl, found.label_kl)) & ~found.novel
-        # But errors of neighbours are alike and add up in what they share: before a run ends, they are made small.
-        settled = found.expected_kl <= jnp.maximum(self.tol_kl, SMALL * found.label_kl)
-        return MessagePrediction(found.site, found.log_z, found.expected_kl, confident, confident & settled)
 
     def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
         good = np.isfinite(answers.projected).all(axis=1) & np.isfinite(answers.log_z)

@@ -25,6 +25,7 @@ A `Target` says which of several such vectors a regression may predict of one va
 """
 
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Literal
 
 import jax
@@ -47,73 +48,141 @@ LARGEST_ODDS = 40.0
 #: standard deviations of what is seen of a variable that the reference for its flat cavities is broad
 BREADTH = 100.0
 
+
+class ShapeChart:
+    """Messages whose parameters are positive, as vectors; what the other charts have in common with it."""
+
+    def __init__(self, family: Any) -> None:
+        self.family = family
+
+    def place(self, eta: jax.Array) -> jax.Array:
+        """Unbounded coordinates of a member: location and log spread, or the like."""
+        return jnp.concatenate([jnp.log(eta[:-1] / eta[-1]), jnp.log(jnp.sum(eta))[None]])
+
+    def change(self, cavity: jax.Array, projected: jax.Array) -> jax.Array:
+        """How far a member has been moved from a cavity."""
+        return jnp.log(projected / cavity)
+
+    def displace(self, cavity: jax.Array, step: jax.Array) -> jax.Array:
+        """The member that `change` says `step` of: its inverse."""
+        return cavity * jnp.exp(step)
+
+    def parameters(self, eta: jax.Array) -> jax.Array:
+        """(mean, log variance) of a Gaussian, logarithms of the parameters of a Beta, Gamma or Dirichlet."""
+        return jnp.log(eta)
+
+    def from_parameters(self, values: jax.Array) -> jax.Array:
+        """The inverse of `parameters`."""
+        return jnp.exp(values)
+
+
+class GaussianChart(ShapeChart):
+    """Mean and log variance."""
+
+    def place(self, eta: jax.Array) -> jax.Array:
+        mean, variance = self.family.coordinates(eta)
+        return jnp.stack([mean, jnp.log(variance)])
+
+    def change(self, cavity: jax.Array, projected: jax.Array) -> jax.Array:
+        (mean, variance), (new, spread) = self.family.coordinates(cavity), self.family.coordinates(projected)
+        return jnp.stack([(new - mean) / jnp.sqrt(spread), jnp.log(spread / variance)])
+
+    def displace(self, cavity: jax.Array, step: jax.Array) -> jax.Array:
+        mean, variance = self.family.coordinates(cavity)
+        spread = variance * jnp.exp(step[1])
+        return jnp.stack([(mean + jnp.sqrt(spread) * step[0]) / spread, 1.0 / spread])
+
+    def parameters(self, eta: jax.Array) -> jax.Array:
+        return self.place(eta)
+
+    def from_parameters(self, values: jax.Array) -> jax.Array:
+        return self.family.from_mean(values[0], jnp.exp(values[1]))
+
+    def broad(self, means: np.ndarray, spreads: np.ndarray) -> Any:
+        """A member so broad that all those of these means and covariances lie well within it."""
+        gap = means - means.mean(axis=0)
+        return self.family.from_mean(means.mean(axis=0), BREADTH**2 * (gap.T @ gap / len(gap) + spreads.mean(axis=0)))
+
+
+class GammaChart(ShapeChart):
+    """Log mean and log shape."""
+
+    def place(self, eta: jax.Array) -> jax.Array:
+        return jnp.stack([jnp.log(eta[0] / eta[1]), jnp.log(eta[0])])
+
+    def broad(self, means: np.ndarray, spreads: np.ndarray) -> Any:
+        """A member so broad that all those of these means and variances lie well within it."""
+        return [1.0, 1.0 / (BREADTH * (means + np.sqrt(spreads)).max())]
+
+
+def without_parameters(self: ShapeChart, eta: jax.Array) -> jax.Array:
+    """The `parameters` of families that have none to be predicted."""
+    found = type(self.family).__name__
+    raise TypeError(f"parameters are those of Gaussian, Beta, Gamma or Dirichlet; found {found}.")
+
+
+class CategoricalChart(ShapeChart):
+    """Log odds of the states against the last, within bounds."""
+
+    parameters = without_parameters
+
+    def place(self, eta: jax.Array) -> jax.Array:
+        logs = jnp.maximum(self.family.log_probabilities(eta), -2.0 * LARGEST_ODDS)
+        return jnp.clip(logs[:-1] - logs[-1], -LARGEST_ODDS, LARGEST_ODDS)
+
+    def change(self, cavity: jax.Array, projected: jax.Array) -> jax.Array:
+        return self.place(projected) - self.place(cavity)
+
+    def displace(self, cavity: jax.Array, step: jax.Array) -> jax.Array:
+        # Zeros stay zeros, and a log weight may be shifted as one likes.
+        return cavity.at[: self.family.states - 1].add(step)
+
+
+class FullGaussianChart(GaussianChart):
+    """Mean and log-Cholesky factor of the covariance."""
+
+    parameters = without_parameters
+
+    def place(self, eta: jax.Array) -> jax.Array:
+        mean, covariance = self.family.coordinates(eta)
+        return jnp.concatenate([mean, log_cholesky(jnp.linalg.cholesky(covariance))])
+
+    def change(self, cavity: jax.Array, projected: jax.Array) -> jax.Array:
+        (mean, covariance), (new, spread) = self.family.coordinates(cavity), self.family.coordinates(projected)
+        root = jnp.linalg.cholesky(covariance)
+        ratio = solve_triangular(root, jnp.linalg.cholesky(spread), lower=True)
+        gap = solve_triangular(root @ ratio, new - mean, lower=True)
+        return jnp.concatenate([gap, log_cholesky(ratio)])
+
+    def displace(self, cavity: jax.Array, step: jax.Array) -> jax.Array:
+        mean, covariance = self.family.coordinates(cavity)
+        size = self.family.dimension
+        root = jnp.linalg.cholesky(covariance) @ from_log_cholesky(step[size:], size)
+        return self.family.from_mean(mean + root @ step[:size], root @ root.T)
+
+
 #: the families whose messages can be learned
-KNOWN = (Gaussian, FullGaussian, Beta, Gamma, Dirichlet, Categorical)
+KNOWN = {
+    **{Gaussian: GaussianChart, FullGaussian: FullGaussianChart, Beta: ShapeChart, Gamma: GammaChart},
+    **{Dirichlet: ShapeChart, Categorical: CategoricalChart},
+}
+
+
+def chart(family: Family) -> Any:
+    """The chart of a family: how its messages are written as vectors. Families that cannot be learned are refused."""
+    for known, made in KNOWN.items():
+        if isinstance(family, known):
+            return made(family)
+    names = ", ".join(known.__name__ for known in KNOWN)
+    raise TypeError(f"messages of {type(family).__name__} cannot be learned; of {names} they can.")
 
 
 def parts_of(family: Family) -> tuple[Family, ...]:
     """The families of a factor's variables; those that cannot be learned are refused."""
     found = family.families if isinstance(family, Product) else (family,)
     for own in found:
-        if not isinstance(own, KNOWN):
-            names = ", ".join(known.__name__ for known in KNOWN)
-            raise TypeError(f"messages of {type(own).__name__} cannot be learned; of {names} they can.")
+        chart(own)
     return found
-
-
-def coordinates_of_one(family: Family, eta: jax.Array) -> jax.Array:
-    """Unbounded coordinates of a member: location and log spread, or the like."""
-    if isinstance(family, Gaussian):
-        mean, variance = family.coordinates(eta)
-        return jnp.stack([mean, jnp.log(variance)])
-    if isinstance(family, FullGaussian):
-        mean, covariance = family.coordinates(eta)
-        return jnp.concatenate([mean, log_cholesky(jnp.linalg.cholesky(covariance))])
-    if isinstance(family, Categorical):
-        return odds(family, eta)
-    if isinstance(family, Gamma):
-        return jnp.stack([jnp.log(eta[0] / eta[1]), jnp.log(eta[0])])
-    total = jnp.sum(eta)
-    return jnp.concatenate([jnp.log(eta[:-1] / eta[-1]), jnp.log(total)[None]])
-
-
-def change(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Array:
-    """How far a member has been moved from a cavity."""
-    if isinstance(family, Gaussian):
-        (mean, variance), (new, spread) = family.coordinates(cavity), family.coordinates(projected)
-        return jnp.stack([(new - mean) / jnp.sqrt(spread), jnp.log(spread / variance)])
-    if isinstance(family, FullGaussian):
-        (mean, covariance), (new, spread) = family.coordinates(cavity), family.coordinates(projected)
-        root = jnp.linalg.cholesky(covariance)
-        ratio = solve_triangular(root, jnp.linalg.cholesky(spread), lower=True)
-        gap = solve_triangular(root @ ratio, new - mean, lower=True)
-        return jnp.concatenate([gap, log_cholesky(ratio)])
-    if isinstance(family, Categorical):
-        return odds(family, projected) - odds(family, cavity)
-    return jnp.log(projected / cavity)
-
-
-def displace(family: Family, cavity: jax.Array, step: jax.Array) -> jax.Array:
-    """The member that `change` says `step` of: its inverse."""
-    if isinstance(family, Gaussian):
-        mean, variance = family.coordinates(cavity)
-        spread = variance * jnp.exp(step[1])
-        return jnp.stack([(mean + jnp.sqrt(spread) * step[0]) / spread, 1.0 / spread])
-    if isinstance(family, FullGaussian):
-        mean, covariance = family.coordinates(cavity)
-        size = family.dimension
-        root = jnp.linalg.cholesky(covariance) @ from_log_cholesky(step[size:], size)
-        return family.from_mean(mean + root @ step[:size], root @ root.T)
-    if isinstance(family, Categorical):
-        # Zeros stay zeros, and a log weight may be shifted as one likes.
-        return cavity.at[: family.states - 1].add(step)
-    return cavity * jnp.exp(step)
-
-
-def odds(family: Categorical, eta: jax.Array) -> jax.Array:
-    """Log odds of the states against the last, within bounds."""
-    logs = jnp.maximum(family.log_probabilities(eta), -2.0 * LARGEST_ODDS)
-    return jnp.clip(logs[:-1] - logs[-1], -LARGEST_ODDS, LARGEST_ODDS)
 
 
 def log_cholesky(root: jax.Array) -> jax.Array:
@@ -157,41 +226,34 @@ def reference_for(family: Family, projected: np.ndarray) -> np.ndarray:
     """A member of every family so broad that all these projections, one per row, lie well within it."""
     found = []
     for own, piece in variables(family, jnp.asarray(projected)):
-        if not isinstance(own, OrFlat):
-            found.append(np.zeros(own.size))
-            continue
-        means, spreads = np.asarray(own.mean(piece)), np.asarray(own.covariance(piece))
-        if isinstance(own, FullGaussian | Gaussian):
-            gap = means - means.mean(axis=0)
-            broad = BREADTH**2 * (gap.T @ gap / len(gap) + spreads.mean(axis=0))
-            found.append(np.asarray(own.from_mean(means.mean(axis=0), broad)))
-        else:
-            found.append([1.0, 1.0 / (BREADTH * (means + np.sqrt(spreads)).max())])
+        broad = np.zeros(own.size)
+        if isinstance(own, OrFlat):
+            broad = chart(own).broad(np.asarray(own.mean(piece)), np.asarray(own.covariance(piece)))
+        found.append(np.asarray(broad))
     return np.concatenate(found)
 
 
 def coordinates(family: Family, eta: jax.Array) -> jax.Array:
-    """`coordinates_of_one` of all variables of a factor."""
-    return jnp.concatenate([coordinates_of_one(*row) for row in variables(family, eta)])
+    """Where messages to all variables of a factor are."""
+    return jnp.concatenate([chart(own).place(piece) for own, piece in variables(family, eta)])
 
 
 def changes(family: Family, cavity: jax.Array, projected: jax.Array) -> jax.Array:
     """`change` of all variables."""
-    return jnp.concatenate([change(*row) for row in variables(family, cavity, projected)])
+    return jnp.concatenate([chart(own).change(*pieces) for own, *pieces in variables(family, cavity, projected)])
 
 
 def displace_all(family: Family, cavity: jax.Array, steps: jax.Array) -> jax.Array:
     """`displace` of all variables."""
     rows = variables(family, cavity)
     pieces = jnp.split(steps, np.cumsum([steps_of(own) for own, _ in rows])[:-1])
-    return jnp.concatenate([displace(own, piece, step) for (own, piece), step in zip(rows, pieces, strict=True)])
+    return jnp.concatenate([chart(own).displace(piece, step) for (own, piece), step in zip(rows, pieces, strict=True)])
 
 
+@cache
 def steps_of(family: Family) -> int:
-    """Length of a `change`."""
-    if isinstance(family, FullGaussian):
-        return family.dimension + family.dimension * (family.dimension + 1) // 2
-    return family.states - 1 if isinstance(family, Categorical) else family.size
+    """Length of `changes`: as many as there are coordinates."""
+    return jax.eval_shape(partial(coordinates, family), jnp.zeros(family.size)).size
 
 
 def divergence(family: Family, one: jax.Array, other: jax.Array) -> jax.Array:
@@ -226,8 +288,8 @@ class Target:
         if self.kind == "statistics":
             return own.moments(projected)
         if self.kind == "change":
-            return change(own, incoming, projected)
-        return parameters(own, projected if self.kind == "parameters" else own.ratio(projected, incoming))
+            return chart(own).change(incoming, projected)
+        return chart(own).parameters(projected if self.kind == "parameters" else own.ratio(projected, incoming))
 
     def back(self, cavity: jax.Array, values: jax.Array) -> jax.Array:
         """Natural parameters of the projection that the numbers stand for."""
@@ -235,22 +297,6 @@ class Target:
         if self.kind == "statistics":
             return own.natural(values)
         if self.kind == "change":
-            return displace(own, incoming, values)
-        found = from_parameters(own, values)
+            return chart(own).displace(incoming, values)
+        found = chart(own).from_parameters(values)
         return found if self.kind == "parameters" else own.product(found, incoming)
-
-
-def parameters(family: Family, eta: jax.Array) -> jax.Array:
-    """(mean, log variance) of a Gaussian, logarithms of the parameters of a Beta, Gamma or Dirichlet."""
-    if isinstance(family, Gaussian):
-        return coordinates_of_one(family, eta)
-    if isinstance(family, Beta | Gamma | Dirichlet):
-        return jnp.log(eta)
-    raise TypeError(f"parameters are those of Gaussian, Beta, Gamma or Dirichlet; found {type(family).__name__}.")
-
-
-def from_parameters(family: Family, values: jax.Array) -> jax.Array:
-    """The inverse of `parameters`."""
-    if isinstance(family, Gaussian):
-        return family.from_mean(values[0], jnp.exp(values[1]))
-    return jnp.exp(values)

@@ -81,8 +81,9 @@ class Batch(NamedTuple):
 class Moments(ABC):
     """How a tilted distribution is integrated.
 
-    Strategies are hashable and static under `jit`: frozen dataclasses, or objects that are equal to themselves only.
-    The arrays of one that learns are not part of it, but of the state that `init` and `learn` give.
+    Strategies are hashable and static under `jit`: those that are equal share compiled programs, so they must compare
+    all that `tilt` reads of them. What one that learns knows is not part of that, but of the state that `init` and
+    `learn` give.
 
     Examples:
         >>> import cavity as cv

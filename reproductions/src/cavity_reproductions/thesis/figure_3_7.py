@@ -8,7 +8,7 @@ from scipy.special import betaln
 
 import cavity
 from cavity.baselines import directed_decision, laplace, probabilistic_teacher, variational_bayes
-from cavity.baselines.laplace import softmax_curvature
+from cavity.baselines._laplace import softmax_curvature
 from cavity.exact_inference import exact, posterior_density
 from cavity.exact_inference.problem_data import MIXTURE, mixture_data, unsupported
 from cavity.reports import STYLES, Figure, Table, figure

@@ -11,7 +11,6 @@ polynomials of degree 2 in the leaves. Where neither text says how, this was cho
     the disagreement of trees is the mean over trees of KL(tree's message ‖ average message)
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -25,7 +24,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from cavity._core.precision import float64
 from cavity.families.base import Family
 from cavity.families.gaussian import Gaussian
-from cavity.learned.message_coordinates import Target, from_parameters, parameters, variables
+from cavity.learned.message_coordinates import Target, chart, variables
 
 #: forests as scikit-learn has them
 KINDS = {"breiman": RandomForestRegressor, "extremely randomised": ExtraTreesRegressor}
@@ -38,7 +37,7 @@ LARGEST = 30.0
 def with_parameters(family: Family, cavities: np.ndarray) -> list[tuple[Family, jax.Array, jax.Array]]:
     """Of every variable its family, its messages, and their (mean, log variance) or logarithms of parameters."""
     rows = variables(family, jnp.asarray(cavities, float))
-    return [(own, piece, jax.vmap(functools.partial(parameters, own))(piece)) for own, piece in rows]
+    return [(own, piece, jax.vmap(chart(own).parameters)(piece)) for own, piece in rows]
 
 
 @float64
@@ -170,7 +169,7 @@ class MessageForest:
         # All parameters but a Gaussian's mean are logarithms.
         logs = votes[..., 1:] if isinstance(own, Gaussian) else votes
         np.clip(logs, -LARGEST, LARGEST, out=logs)
-        etas = jax.vmap(jax.vmap(lambda value: from_parameters(own, value)))(jnp.asarray(votes))
+        etas = jax.vmap(jax.vmap(chart(own).from_parameters))(jnp.asarray(votes))
         average = own.natural(own.moments(etas).mean(axis=0))
         return np.asarray(average), np.asarray(own.kl(etas, average[None]).mean(axis=0))
 
@@ -198,7 +197,7 @@ def best_split(rng: np.random.Generator, columns: np.ndarray, values: np.ndarray
 @float64
 def values_of(target: Target, projected: np.ndarray) -> np.ndarray:
     """The parameters, as the trees average them, of projections given by natural parameters."""
-    return np.asarray(jax.vmap(functools.partial(parameters, target.own))(jnp.asarray(projected, float)))
+    return np.asarray(jax.vmap(chart(target.own).parameters)(jnp.asarray(projected, float)))
 
 
 def averaged_trees(

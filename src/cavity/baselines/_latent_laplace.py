@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from cavity._core import checks
 from cavity._core.precision import float64
-from cavity.baselines.laplace import NOT_A_MAXIMUM, SMALL_GAIN, first_rise
+from cavity.baselines._laplace import NOT_A_MAXIMUM, SMALL_GAIN, first_rise
 from cavity.factors.base import Factor
 
 

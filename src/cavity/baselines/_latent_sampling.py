@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
-from cavity.baselines.latent_laplace import latent_model
+from cavity.baselines._latent_laplace import latent_model
 from cavity.factors.base import Factor
 
 #: share of the moves at β = 1 that is thrown away before the moments are taken
