@@ -18,6 +18,12 @@ from cavity._core.precision import open_float64
 from cavity._core.pytrees import pytree_dataclass
 from cavity.families.base import Family, Tilted
 
+#: arrays of NumPy or JAX, traced or not
+AnyArray = np.ndarray | jax.Array
+#: a number or an array: a parameter of a factor, or what it is asked about
+Numbers = float | AnyArray
+#: a value of one variable, or of several in their order
+Value = jax.Array | tuple[jax.Array, ...]
 #: a frozen dataclass that is a JAX pytree; decorates every factor
 factor = pytree_dataclass
 
@@ -128,7 +134,7 @@ class Factor:
         """
         return None
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, Float[Array, "..."]]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, Float[Array, "..."]]:
         """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default.
 
         Args:
@@ -141,7 +147,7 @@ class Factor:
         return {}
 
 
-def is_one(power: Any) -> bool:
+def is_one(power: float | jax.Array) -> bool:
     """Whether a power is known to be 1; a traced one is not known."""
     return isinstance(power, int | float) and power == 1
 
