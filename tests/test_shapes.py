@@ -19,13 +19,14 @@ import cavity as cv
 from cavity import families, kernels
 from cavity.factors import Factor
 from cavity.families import Family
+from cavity.families.exponential import ExponentialFamily
 from cavity.inference.schedule import Schedule
 from cavity.inference.update_rule import Projection
 from cavity.kernels import Kernel
 from cavity.moments.base import Moments
 from cavity.posteriors.base import Posterior
 
-CONTRACTS = (Factor, Family, Kernel, Moments, Posterior, Projection, Schedule)
+CONTRACTS = (ExponentialFamily, Factor, Family, Kernel, Moments, Posterior, Projection, Schedule)
 RNG = np.random.default_rng(0)
 POINTS = np.array([0.3, 1.8, 2.1, 2.4, -3.0, 0.1, 0.2])
 ROWS = RNG.normal(size=(7, 2))
@@ -149,7 +150,7 @@ def test_families_keep_to_the_shapes_of_their_contract(called):
         for batch in ((), (5,), (5, 3)):
             jax.eval_shape(functools.partial(ask_everything, family), jnp.zeros((*batch, family.size)))
         jax.eval_shape(functools.partial(project, family), eta)
-    assert called == expected_calls(Family)
+    assert called == expected_calls(ExponentialFamily, Family)
 
 
 def ask_everything(family, eta):

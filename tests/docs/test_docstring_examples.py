@@ -1,7 +1,7 @@
 """The examples in the docstrings of public names run as users run them, and public names say what they take and return.
 
 This holds for all that the reference lists, for the other public names of the packages in `COMPLETE`, and for those of
-a module that the reference lists whole.
+a module that the reference lists whole. The public methods of contracts say what they take, return and raise as well.
 """
 
 import ast
@@ -15,6 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from cavity.factors import Factor
+from cavity.families import Family
+from cavity.inference.methods import Method
+from cavity.inference.problem import SweepKernel
+from cavity.inference.schedule import Schedule
+from cavity.inference.update_rule import Projection, UpdateRule
+from cavity.kernels import Basis, Kernel
+from cavity.moments import Moments
+from cavity.posteriors import Posterior
+
 REFERENCE = Path(__file__).parents[2] / "docs" / "api.md"
 #: modules whose public names all have an example and say what they take and return
 COMPLETE = (
@@ -27,6 +37,11 @@ COMPLETE = (
     "cavity.learned",
     "cavity.moments",
     "cavity.reports",
+)
+#: base classes that others implement: their methods are written down once, here
+CONTRACTS = (
+    *(Basis, Factor, Family, Kernel, Method, Moments, Posterior),
+    *(Projection, Schedule, SweepKernel, UpdateRule),
 )
 
 
@@ -56,6 +71,19 @@ def documented_names():
 
 
 NAMES = documented_names()
+
+
+def contract_methods():
+    """The public methods of the contracts, those that they inherit from a base of this library included."""
+    for contract in CONTRACTS:
+        homes = [home for home in contract.__mro__ if home.__module__.startswith("cavity")]
+        for name, found in ((name, found) for home in homes for name, found in vars(home).items()):
+            method = inspect.unwrap(getattr(found, "__func__", found))
+            if inspect.isfunction(method) and (name == "__call__" or not name.startswith("_")):
+                yield pytest.param(method, id=f"{contract.__name__}.{name}")
+
+
+METHODS = list(contract_methods())
 
 
 def parameters(found):
@@ -103,6 +131,23 @@ def test_public_names_say_what_they_take_and_return(found):
         answers = inspect.signature(found).return_annotation
         assert ("Returns:\n" in text) == (answers not in (None, "None"))
     assert ("Raises:\n" in text) >= refuses(found)
+
+
+def test_the_methods_of_contracts_are_found():
+    assert len(METHODS) > 80
+    assert {"Family.entropy", "Kernel.with_theta", "Basis.from_arrays"} <= {str(own.id) for own in METHODS}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_methods_of_contracts_say_what_they_take_and_return(method):
+    text = inspect.cleandoc(method.__doc__)
+    signature = inspect.signature(method)
+    taken = [str(own).partition(":")[0] for own in list(signature.parameters.values())[1:]]
+    assert ("Args:\n" in text) == bool(taken)
+    described = re.findall(r"^    (\*?\w+): ", said_of_parameters(method), re.MULTILINE)
+    assert described == taken
+    assert ("Returns:\n" in text) == (signature.return_annotation not in (None, "None"))
+    assert ("Raises:\n" in text) >= refuses(method)
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")

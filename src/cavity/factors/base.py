@@ -19,6 +19,12 @@ from cavity._core.precision import open_float64
 from cavity._core.pytrees import pytree_dataclass
 from cavity.families.base import Family, Tilted
 
+#: arrays of NumPy or JAX, traced or not
+AnyArray = np.ndarray | jax.Array
+#: a number or an array: a parameter of a factor, or what it is asked about
+Numbers = float | AnyArray
+#: a value of one variable, or of several in their order
+Value = jax.Array | tuple[jax.Array, ...]
 #: a frozen dataclass that is a JAX pytree; decorates every factor
 factor = pytree_dataclass
 
@@ -48,39 +54,97 @@ class Factor:
         open_float64(cls, "predict")
 
     def validate(self, data: Any) -> None:
-        """Refuse parameters or data the factor is not defined for, in one sentence; values being traced pass."""
+        """Refuse parameters or data the factor is not defined for, in one sentence; values being traced pass.
+
+        Args:
+            data: of all sites, a pytree whose leaves have the site as leading axis.
+
+        Raises:
+            ValueError: a number is not finite, or out of range.
+        """
         for leaf in jax.tree.leaves(data):
             checks.array("data", leaf, tuple(range(1, np.ndim(leaf) + 1)) or (1,))
 
     def log_density(self, x: Any, data: Any) -> Float[Array, ""]:
-        """log t(x) for one site's data."""
+        """log t(x) for one site's data.
+
+        Args:
+            x: a value, as the site sees it.
+            data: of this site.
+
+        Returns:
+            One number, −inf where t is 0.
+
+        Raises:
+            MissingDensity: the factor has no density, or none is known.
+        """
         raise MissingDensity(f"{type(self).__name__} has no log_density, so it cannot be integrated numerically.")
 
     def has_density(self, data: Any) -> bool:
-        """Whether `log_density` is that of a function of x; an exact relation between variables has none."""
+        """Whether `log_density` is that of a function of x; an exact relation between variables has none.
+
+        Args:
+            data: of one site or of all.
+
+        Returns:
+            Whether it is; the same for all sites.
+        """
         return type(self).log_density is not Factor.log_density
 
     def is_log_concave(self) -> bool:
-        """Whether log t is known to be concave in x whatever the data: a posterior of such factors has one mode."""
+        """Whether log t is known to be concave in x whatever the data: a posterior of such factors has one mode.
+
+        Returns:
+            Whether it is known; False by default.
+        """
         return False
 
     def tilted(self, family: Family, cavity: Float[Array, " k"], data: Any, power: float) -> Tilted:
         """Moments of t(x)**power × cavity(x) in closed form, or NotImplemented where there is none.
 
-        `cavity` is one natural parameter vector (no batch axis) and `power` a plain number.
+        Args:
+            family: of the cavity and of the message.
+            cavity: one natural parameter vector (no batch axis).
+            data: of this site.
+            power: a plain number.
+
+        Returns:
+            The moments and the message, or NotImplemented.
         """
         return NotImplemented
 
     def expected_log(self, family: Family, cavity: Float[Array, " k"], data: Any, tilted: Tilted) -> Float[Array, ""]:
-        """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known."""
+        """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known.
+
+        Args:
+            family: of the cavity.
+            cavity: one natural parameter vector (no batch axis).
+            data: of this site.
+            tilted: what `tilted` gives, or a strategy that integrates numerically, at power 1.
+
+        Returns:
+            One number, or NotImplemented.
+        """
         return NotImplemented
 
     def default_moments(self) -> Any:
-        """The strategy that integrates it where none is named; None: a closed form, enumeration or quadrature."""
+        """The strategy that integrates it where none is named; None: a closed form, enumeration or quadrature.
+
+        Returns:
+            A `Moments` strategy, or None.
+        """
         return None
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, Float[Array, "..."]]:
-        """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default."""
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, Float[Array, "..."]]:
+        """What is predicted of an observation whose latent is N(mean, variance), by name; nothing by default.
+
+        Args:
+            mean: of the latent, of any shape.
+            variance: of the latent, of a shape that broadcasts with `mean`.
+
+        Returns:
+            Arrays by name, such as "mean" and "variance" of the observation or "log_probabilities" of its values.
+        """
         return {}
 
 
@@ -110,7 +174,7 @@ def name_of(factor: Factor) -> str:
     return type(factor).__name__ + ("" if program is None else f" {getattr(program, '__name__', program)}")
 
 
-def is_one(power: Any) -> bool:
+def is_one(power: float | jax.Array) -> bool:
     """Whether a power is known to be 1; a traced one is not known."""
     return isinstance(power, int | float) and power == 1
 

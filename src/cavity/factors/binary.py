@@ -21,7 +21,7 @@ nothing to cancel but what changes sign by itself: tau, where a label is wrong a
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from jax.scipy.special import ndtri
 from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity._numerics.normal import log_ndtr, mills, one_sided
-from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.base import Factor, Numbers, factor, is_one
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, expected_log_of_step, falling_root, follow
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian, Tilt, as_tilted
@@ -44,9 +44,9 @@ _LARGEST_EXPONENT = 700.0
 class BinaryLikelihood(Factor):
     """Base of likelihoods ε + (1 − 2ε) t₀(y f) of a label y in {−1, +1}, the data of a site."""
 
-    label_noise: Any = 0.0
+    label_noise: Numbers = 0.0
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         """Refuse a label noise outside [0, ½) and labels other than −1 and +1; traced values pass."""
         super().validate(data)
         noise = checks.number("label_noise", self.label_noise)
@@ -63,7 +63,7 @@ class BinaryLikelihood(Factor):
     def is_log_concave(self) -> bool:
         return not np.any(self.label_noise)
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: jax.Array, tilted: Tilted) -> jax.Array:
         """E[log t] under t × cavity, where t has an edge of width 1 at 0."""
         if not isinstance(family, Gaussian):
             return NotImplemented
@@ -85,7 +85,7 @@ class Threshold(BinaryLikelihood):
 
     width: ClassVar[float]
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
@@ -131,12 +131,12 @@ class Step(Threshold):
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
     width: ClassVar[float] = 0.0
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         noise = jnp.asarray(self.label_noise, float)
         wrong = jnp.where(noise > 0, jnp.log(jnp.where(noise > 0, noise, 1.0)), -jnp.inf)
         return jnp.where(data * x > 0, jnp.log1p(-noise), wrong)
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: jax.Array, tilted: Tilted) -> jax.Array:
         """π log(1 − ε) + (1 − π) log ε, with π = (1 − ε) Φ(z)/Z the share of the right side; 0 for ε = 0."""
         if not isinstance(family, Gaussian):
             return NotImplemented
@@ -148,7 +148,7 @@ class Step(Threshold):
         share = jnp.exp(wrong - jnp.logaddexp(jnp.log1p(-noise) + log_right, wrong))
         return (1.0 - share) * jnp.log1p(-noise) + share * log_noise
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√v), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
         spread = jnp.sqrt(jnp.maximum(jnp.asarray(variance, float), jnp.finfo(float).tiny))
         z = jnp.asarray(mean, float) / spread
@@ -191,10 +191,10 @@ class Probit(Threshold):
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
     width: ClassVar[float] = 1.0
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         return shares(log_ndtr(data * x), noise_levels(self.label_noise)).log_z
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         if is_one(power) or not isinstance(family, Gaussian):
             return super().tilted(family, cavity, data, power)
         mean, variance = family.coordinates(cavity)
@@ -203,7 +203,7 @@ class Probit(Threshold):
         slopes = noisy_slopes(log_probit_derivatives, self.label_noise)
         return as_tilted(follow(slopes, power, mean, variance, centres, scales), data)
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Probability of +1, Φ(m/√(1 + v)), and logarithms of both labels' for a latent N(m, v), clean and noisy."""
         z = jnp.asarray(mean, float) / jnp.sqrt(1 + jnp.asarray(variance, float))
         return binary_prediction(log_ndtr(jnp.stack([-z, z], axis=-1)), self.label_noise)
@@ -215,7 +215,7 @@ def log_probit_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:
     return LogLikelihoodDerivatives(t.log_z, t.d1, -t.b)
 
 
-def probit_landmarks(mean: jax.Array, variance: jax.Array, power: Any, label_noise: Any) -> tuple[jax.Array, jax.Array]:
+def probit_landmarks(mean: jax.Array, variance: jax.Array, power: float, noise: Numbers) -> tuple[jax.Array, jax.Array]:
     """Where Φ(f)^p N(f; m, v) and its slope have their mass, and where noise gives it a corner; and the scales there.
 
     The mode solves p a(f) = (f − m)/v. Since max(−f, 0) < a(f) < max(−f, 0) + 0.8, it lies between the two ends used.
@@ -225,7 +225,7 @@ def probit_landmarks(mean: jax.Array, variance: jax.Array, power: Any, label_noi
     low, high = jnp.where(ends < 0, ends / (1 + gain), ends)
     mode = falling_root(lambda f: power * mills(f) - (f - mean) / variance, low, high)
     width = 1 / jnp.sqrt(1 / variance + power * one_sided(mode).b)
-    noise = jnp.maximum(label_noise, 1e-30)
+    noise = jnp.maximum(noise, 1e-30)
     corner = ndtri(noise / (1 - noise))  # the floor equals the rise at Φ(f) = ε / (1 − 2ε), which may not exist
     centres = jnp.stack([mode, mean / (1 + variance), mean, corner])
     scales = jnp.stack([jnp.minimum(width, 1.0), jnp.ones_like(mean), jnp.sqrt(variance), jnp.full_like(mean, 0.3)])
@@ -240,13 +240,13 @@ class Levels(NamedTuple):
     short: jax.Array
 
 
-def noise_levels(label_noise: Any) -> Levels:
+def noise_levels(label_noise: Numbers) -> Levels:
     """ε + (1 − 2ε) t₀."""
     noise = jnp.asarray(label_noise, float)
     return Levels(noise, 1 - 2 * noise, noise)
 
 
-def powered_levels(label_noise: Any, power: Any) -> Levels:
+def powered_levels(label_noise: Numbers, power: float) -> Levels:
     """ε^p + ((1 − ε)^p − ε^p) t₀, the power of a noisy indicator t₀; 0^p is 0 unless p is 0."""
     noise = jnp.asarray(label_noise, float)
     noisy = noise > 0
@@ -303,7 +303,7 @@ def mixed(tilt: Tilt, variance: jax.Array, levels: Levels) -> Tilt:
 
 
 def noisy_slopes(
-    slopes: Callable[[jax.Array], LogLikelihoodDerivatives], label_noise: Any
+    slopes: Callable[[jax.Array], LogLikelihoodDerivatives], label_noise: Numbers
 ) -> Callable[[jax.Array], LogLikelihoodDerivatives]:
     """log(ε + (1 − 2ε) t₀) and its derivatives r ℓ₀' and r (ℓ₀'' + (1 − r) ℓ₀'²), r the share of t₀."""
 
@@ -315,7 +315,7 @@ def noisy_slopes(
     return noisy
 
 
-def binary_prediction(log_probabilities: jax.Array, label_noise: Any) -> dict[str, jax.Array]:
+def binary_prediction(log_probabilities: jax.Array, label_noise: Numbers) -> dict[str, jax.Array]:
     """Probabilities of the label, clean and as observed, from (log P(−1), log P(+1)) of the clean label.
 
     Logarithms of both labels are given: the probability of the unlikely one keeps its digits.

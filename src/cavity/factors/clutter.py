@@ -13,14 +13,14 @@ and given r the direction from x leans towards m with mean cosine I_{ν+1}(κ)/I
 plain integral over x ± r.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.base import Factor, Numbers, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian, half_log_det
 from cavity.families.gaussian import LOG_2PI, AxisAligned, Gaussian, SphericalGaussian
@@ -45,15 +45,15 @@ class Clutter(Factor):
         -1.4798
     """
 
-    w: Any
-    clutter_variance: Any
+    w: Numbers
+    clutter_variance: Numbers
 
     closed_forms = (
         "Gaussian, SphericalGaussian, DiagonalGaussian, FullGaussian with power 1",
         "Gaussian and SphericalGaussian with any power (by a one-dimensional integral)",
     )
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         checks.fraction("w", self.w)
         checks.positive("clutter_variance", self.clutter_variance)
         super().validate(data)
@@ -64,12 +64,12 @@ class Clutter(Factor):
         normaliser = x.shape[-1] * (LOG_2PI + jnp.log(self.clutter_variance))
         return jnp.log(self.w) - 0.5 * (jnp.sum(x**2, axis=-1) / self.clutter_variance + normaliser)
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         gap = jnp.atleast_1d(data - x)
         signal = jnp.log1p(-self.w) - 0.5 * (jnp.sum(gap**2, axis=-1) + gap.shape[-1] * LOG_2PI)
         return jnp.logaddexp(signal, self.log_background(data))
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         if not is_one(power):
             if not isinstance(family, Gaussian | SphericalGaussian):
                 return NotImplemented
@@ -83,7 +83,7 @@ class Clutter(Factor):
             return self.axis_aligned(family.nu(cavity), family.tau(cavity), data, family.shared)
         return self.full(family, cavity, data) if isinstance(family, FullGaussian) else NotImplemented
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: jax.Array, tilted: Tilted) -> jax.Array:
         """By the same one-dimensional integral as the moments of powers."""
         if not isinstance(family, Gaussian | SphericalGaussian):
             return NotImplemented
@@ -200,7 +200,7 @@ def composite_nodes(edges: jax.Array) -> tuple[jax.Array, jax.Array]:
     return nodes.ravel(), (jnp.log(half)[:, None] + np.log(weights)).ravel()
 
 
-def radial_moments(term: Any, mean: jax.Array, variance: jax.Array, x: jax.Array, power: float) -> Radial:
+def radial_moments(term: Clutter, mean: jax.Array, variance: jax.Array, x: jax.Array, power: float) -> Radial:
     """Moments of t**power × N(m, v I) by the radial integral, nodes on the union of windows where its mass can be."""
     dimension = x.shape[0]
     distance = jnp.sqrt(jnp.sum((x - mean) ** 2))
@@ -230,7 +230,9 @@ def radial_moments(term: Any, mean: jax.Array, variance: jax.Array, x: jax.Array
     return Radial(log_z, shift, square, jnp.sum(mass * log_term))
 
 
-def powered_stats(term: Any, mean: jax.Array, variance: jax.Array, x: jax.Array, power: float) -> tuple[Any, ...]:
+def powered_stats(
+    term: Clutter, mean: jax.Array, variance: jax.Array, x: jax.Array, power: float
+) -> tuple[jax.Array, ...]:
     """(log Z, d1, d2) for a spherical cavity: d1 = shift·(x − m)/(D v), d2 = (tilted variance/v − 1)/v."""
     radial = radial_moments(term, mean, variance, x, power)
     gap = x - mean

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from cavity._numerics.gamma_functions import log_gamma_step, log_minus_digamma
 from cavity._numerics.inverses import gamma_shape, gamma_shape_step
 from cavity._numerics.quadrature import Integral, integrate, log_abs
 from cavity._numerics.sums import log_excess
-from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.base import Factor, Numbers, Value, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.gamma import Gamma
 from cavity.families.gaussian import LOG_2PI, Gaussian
@@ -26,8 +26,8 @@ from cavity.families.standardised import Line, gamma_line, match_line_moments
 class Draw(NamedTuple):
     """Data of `GammaRate`, of one site: the shape s, and x where it was observed (else anything above 0)."""
 
-    shape: Any
-    value: Any
+    shape: Numbers
+    value: Numbers
 
 
 @factor
@@ -59,18 +59,18 @@ class GammaRate(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gamma, or Product of two Gammas, power 1",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: Draw) -> None:
         for name, own in zip(("shape", "x"), data, strict=True):
             checks.array(name, own, (1,))
             if not is_traced(own) and not (np.asarray(own) > 0).all():
                 raise ValueError(f"{name} of GammaRate must be positive.")
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: Draw) -> jax.Array:
         value, rate = x if isinstance(x, tuple) else (data.value, x)
-        s = data.shape
+        s = jnp.asarray(data.shape)
         return s * jnp.log(rate) + (s - 1.0) * jnp.log(value) - rate * value - gammaln(s)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: Draw, power: float) -> Tilted:
         slots = family.families if isinstance(family, Product) else (family,)
         if not is_one(power) or len(slots) > 2 or not all(isinstance(own, Gamma) for own in slots):
             return NotImplemented
@@ -81,8 +81,8 @@ class GammaRate(Factor):
         flat = jnp.all(value == own.flat())
         return jax.tree.map(
             lambda known, unknown: jnp.where(flat, unknown, known),
-            integrate_log_rate(own, value, rate, data.shape),
-            to_unknown(own, rate, data.shape),
+            integrate_log_rate(own, value, rate, jnp.asarray(data.shape)),
+            to_unknown(own, rate, jnp.asarray(data.shape)),
         )
 
 
@@ -184,12 +184,12 @@ class GaussianPrecision(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gamma, or a Product of one or two Gaussians and a Gamma, power 1",)
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: jax.Array) -> jax.Array:
         *ends, tau = x if isinstance(x, tuple) else (x,)
         gap = reduce(jnp.add, [sign * end for sign, end in zip(SIGNS, ends, strict=False)], -data)
         return 0.5 * (jnp.log(tau) - tau * gap**2 - LOG_2PI)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         *ends, last = family.families if isinstance(family, Product) else (family,)
         gaussians = len(ends) <= 2 and all(isinstance(own, Gaussian) for own in ends)
         if not is_one(power) or not gaussians or not isinstance(last, Gamma):

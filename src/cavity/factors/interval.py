@@ -4,7 +4,8 @@
 Gaussian noise falls between two thresholds.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity._numerics.normal import HUGE, interval, log_interval
-from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.base import AnyArray, Factor, Numbers, factor, is_one
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, expected_log_of_step, falling_root, follow
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian, as_tilted
@@ -55,7 +56,7 @@ class Truncation(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: tuple[jax.Array, jax.Array]) -> None:
         """Bounds may be infinite, but must leave room between them."""
         try:
             lower, upper = (np.asarray(bound, float) for bound in data)
@@ -67,11 +68,11 @@ class Truncation(Factor):
     def is_log_concave(self) -> bool:
         return True
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: tuple[jax.Array, jax.Array]) -> jax.Array:
         lower, upper = data
         return jnp.where((x > lower) & (x < upper), 0.0, -jnp.inf)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: tuple[jax.Array, jax.Array], power: float) -> Tilted:
         if not isinstance(family, Gaussian):
             return NotImplemented
         # An infinite bound would leave ∞·0 = NaN in the derivative of its distance to the cavity.
@@ -122,12 +123,12 @@ class OrdinalProbit(Factor):
         [0.1444, 0.4937, 0.3618]
     """
 
-    thresholds: Any
-    scale: Any = 1.0
+    thresholds: AnyArray
+    scale: Numbers = 1.0
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, power 1", "Gaussian sites, any power (by a fixed rule)")
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         super().validate(data)
         checks.positive("scale", self.scale)
         thresholds = checks.array("thresholds", self.thresholds, (1,))
@@ -141,7 +142,7 @@ class OrdinalProbit(Factor):
             found = classes[wrong].ravel()[0]
             raise ValueError(f"data of OrdinalProbit must be classes 0 to {last}; found {found:g}.")
 
-    def bounds(self, data: Any) -> tuple[jax.Array, jax.Array]:
+    def bounds(self, data: AnyArray) -> tuple[jax.Array, jax.Array]:
         """Lower and upper threshold of a class; the outermost are far away instead of infinite."""
         inner = jnp.asarray(self.thresholds, float)
         edges = jnp.concatenate([jnp.array([-HUGE]), inner, jnp.array([HUGE])])
@@ -151,12 +152,12 @@ class OrdinalProbit(Factor):
     def is_log_concave(self) -> bool:
         return True
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         lower, upper = self.bounds(data)
         width = (upper - lower) / self.scale
         return log_interval((lower - x) / self.scale, (upper - x) / self.scale, width)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
@@ -176,7 +177,7 @@ class OrdinalProbit(Factor):
         stats = jnp.stack([t.mean / scale, -lost / total], axis=-1)
         return Tilted(t.log_z, stats, jnp.stack([nu, lost / total / ratio], axis=-1))
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: jax.Array, tilted: Tilted) -> jax.Array:
         """E[log t], in units of s from the middle of the interval, or from the only threshold of an outermost class."""
         if not isinstance(family, Gaussian):
             return NotImplemented
@@ -195,7 +196,7 @@ class OrdinalProbit(Factor):
             half_width,
         )
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Probabilities of the K classes, on a last axis, and their logarithms, for a latent N(mean, variance)."""
         mean, variance = jnp.asarray(mean, float)[..., None], jnp.asarray(variance, float)[..., None]
         lower, upper = self.bounds(np.arange(np.shape(self.thresholds)[0] + 1))
@@ -204,7 +205,7 @@ class OrdinalProbit(Factor):
         log_probabilities = interval((lower - mean) / scale, (upper - mean) / scale, width=width).log_z
         return {"probabilities": jnp.exp(log_probabilities), "log_probabilities": log_probabilities}
 
-    def slopes(self, lower: jax.Array, upper: jax.Array) -> Any:
+    def slopes(self, lower: jax.Array, upper: jax.Array) -> Callable[[jax.Array], LogLikelihoodDerivatives]:
         """log P(class | f) and its derivatives μ/s and −(1 − V)/s², as for a cavity of no variance."""
 
         def at(f: jax.Array) -> LogLikelihoodDerivatives:
@@ -217,7 +218,7 @@ class OrdinalProbit(Factor):
         return at
 
     def places(
-        self, mean: jax.Array, variance: jax.Array, lower: jax.Array, upper: jax.Array, power: Any
+        self, mean: jax.Array, variance: jax.Array, lower: jax.Array, upper: jax.Array, power: float
     ) -> tuple[jax.Array, jax.Array]:
         """The mode, and where each threshold meets the cavity, with the scales there.
 

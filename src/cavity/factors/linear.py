@@ -5,7 +5,7 @@
 """
 
 from functools import reduce
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import is_traced
-from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.base import AnyArray, Factor, Numbers, Value, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.full_gaussian import FullGaussian, half_log_det, symmetric_inverse
 from cavity.families.gaussian import LOG_2PI, Gaussian
@@ -23,9 +23,9 @@ from cavity.families.product import Product
 class Relation(NamedTuple):
     """Data of `Linear`, of one site: a (slots,), c and s² (numbers)."""
 
-    weights: Any
-    offset: Any
-    variance: Any
+    weights: AnyArray
+    offset: Numbers
+    variance: Numbers
 
 
 @factor
@@ -54,7 +54,7 @@ class Linear(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian, or a Product of them, power 1",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: Relation) -> None:
         checks.array("weights", data.weights, (2,))
         checks.array("offset", data.offset, (1,))
         checks.array("variance", data.variance, (1,))
@@ -67,15 +67,15 @@ class Linear(Factor):
                 "variance of Linear must be positive where a single variable has a weight: it would be known exactly."
             )
 
-    def has_density(self, data: Any) -> bool:
+    def has_density(self, data: Relation) -> bool:
         return bool((np.asarray(data.variance) > 0).all())
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: Relation) -> jax.Array:
         parts = x if isinstance(x, tuple) else (x,)
         total = reduce(jnp.add, [data.weights[k] * part for k, part in enumerate(parts)]) + data.offset
         return -0.5 * (total**2 / data.variance + jnp.log(data.variance) + LOG_2PI)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: Relation, power: float) -> Tilted:
         slots = family.families if isinstance(family, Product) else (family,)
         if not is_one(power) or not all(isinstance(own, Gaussian) for own in slots):
             return NotImplemented
@@ -127,7 +127,7 @@ class InnerProduct(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Product of FullGaussian and Gaussian, power 1",)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: tuple[jax.Array, jax.Array], power: float) -> Tilted:
         if not is_one(power) or not isinstance(family, Product) or len(family.families) != 2:
             return NotImplemented
         whole, number = family.families
@@ -153,9 +153,9 @@ class InnerProduct(Factor):
 class Map(NamedTuple):
     """Data of `MatrixProduct`, of one site: A (m, d), b (m,), S (m, m)."""
 
-    matrix: Any
-    offset: Any
-    covariance: Any
+    matrix: AnyArray
+    offset: AnyArray
+    covariance: AnyArray
 
 
 @factor
@@ -180,7 +180,7 @@ class MatrixProduct(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("FullGaussian, or a Product of two, power 1",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: Map) -> None:
         checks.array("matrix", data.matrix, (3,))
         checks.array("offset", data.offset, (2,))
         checks.array("covariance", data.covariance, (3,))
@@ -189,11 +189,11 @@ class MatrixProduct(Factor):
             if not (np.linalg.eigvalsh(np.asarray(data.covariance)) > 0).all():
                 raise ValueError("covariance of MatrixProduct must be positive definite.")
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: Map) -> jax.Array:
         before, after = x if isinstance(x, tuple) else (x, 0.0)
         return log_normal(after - data.matrix @ before - data.offset, data.covariance)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: Map, power: float) -> Tilted:
         slots = family.families if isinstance(family, Product) else (family,)
         if not is_one(power) or len(slots) not in (1, 2):
             return NotImplemented
@@ -201,7 +201,7 @@ class MatrixProduct(Factor):
         if not isinstance(before, FullGaussian) or not isinstance(after, FullGaussian):
             return NotImplemented
         pieces = family.parts(cavity) if isinstance(family, Product) else [cavity]
-        a, b, noise = data
+        a, b, noise = map(jnp.asarray, data)
         size = a.shape[0]
         known_x = before.is_proper(pieces[0])
         mean, covariance = before.coordinates(jnp.where(known_x, pieces[0], before.standard()))
@@ -232,7 +232,7 @@ class MatrixProduct(Factor):
         return Tilted(log_z, jnp.concatenate(stats), jnp.concatenate(sites))
 
 
-def log_normal(gap: jax.Array, covariance: jax.Array) -> jax.Array:
+def log_normal(gap: AnyArray, covariance: AnyArray) -> jax.Array:
     """log N(gap; 0, covariance)."""
     root = jnp.linalg.cholesky(covariance)
     white = jax.scipy.linalg.solve_triangular(root, gap, lower=True)
@@ -258,7 +258,7 @@ class Equality(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Product of equal families, power 1",)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: object, power: float) -> Tilted:
         if not is_one(power) or not isinstance(family, Product):
             return NotImplemented
         own = family.families[0]

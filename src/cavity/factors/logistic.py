@@ -1,13 +1,11 @@
 """The logistic likelihood of a label: no closed form, one fixed rule for any power and label noise."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.nn import log_sigmoid, sigmoid
 
 from cavity._core import checks
-from cavity.factors.base import factor, is_one
+from cavity.factors.base import Numbers, factor, is_one
 from cavity.factors.binary import BinaryLikelihood, binary_prediction, mixed, noise_levels, noisy_slopes, shares
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, falling_root, follow
 from cavity.families.base import Family, Tilted
@@ -40,10 +38,10 @@ class Logistic(BinaryLikelihood):
 
     closed_forms = ("Gaussian sites, any power (by a fixed rule)",)
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         return shares(log_sigmoid(data * x), noise_levels(self.label_noise)).log_z
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
@@ -67,7 +65,7 @@ class Logistic(BinaryLikelihood):
             )
         return as_tilted(tilt, data)
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Probability of +1 and logarithms of both for a latent N(mean, variance), clean and with label noise."""
         mean, variance = checks.finite("mean", mean), checks.finite("variance", variance)
         mean, variance = jnp.broadcast_arrays(mean, variance)
@@ -89,7 +87,7 @@ def log_sigmoid_derivatives(f: jax.Array) -> LogLikelihoodDerivatives:
     return LogLikelihoodDerivatives(value, jnp.where(f > 0, small, 1.0) * large, -small * large * large)
 
 
-def logistic_landmarks(mean: jax.Array, variance: jax.Array, power: Any) -> tuple[jax.Array, jax.Array]:
+def logistic_landmarks(mean: jax.Array, variance: jax.Array, power: float) -> tuple[jax.Array, jax.Array]:
     """The two modes and 0, with the scales of the integrand there."""
     # Which of the two slopes, p − p σ or p − (p + 1) σ.
     more = jnp.array([0.0, 1.0])

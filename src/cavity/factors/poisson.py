@@ -1,6 +1,6 @@
 """The Poisson likelihood of a count whose log rate is the latent, log t(f) = y f − e^f − log y!."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import numpy as np
 
 from cavity._core.precision import is_traced
 from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet
-from cavity.factors.base import Factor, factor
+from cavity.factors.base import Factor, Numbers, factor
 from cavity.factors.recentred_rule import LogLikelihoodDerivatives, follow
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian, as_tilted
@@ -37,7 +37,7 @@ class Poisson(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power (by a fixed rule)",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         super().validate(data)
         if is_traced(data):
             return
@@ -49,10 +49,10 @@ class Poisson(Factor):
     def is_log_concave(self) -> bool:
         return True
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         return log_poisson_derivatives(x, jnp.asarray(data, float)).value
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         if not isinstance(family, Gaussian):
             return NotImplemented
         mean, variance = family.coordinates(cavity)
@@ -70,7 +70,7 @@ class Poisson(Factor):
             follow(lambda f: log_poisson_derivatives(f, count), power, mean, variance, modes, scales, change)
         )
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: jax.Array, tilted: Tilted) -> jax.Array:
         """y E f − E e^f − log y!, where E e^f = y − (log Z)' by parts, written as the log density is."""
         if not isinstance(family, Gaussian):
             return NotImplemented
@@ -80,7 +80,7 @@ class Poisson(Factor):
         peak = -HALF_LOG_2PI - 0.5 * jnp.log(y) - binet(y)
         return slope + jnp.where(count > 0, y * (mean + variance * slope - jnp.log(y)) + peak, 0.0)
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Mean e^(m + v/2) and variance of the count for a latent N(m, v): that of the count plus that of the rate."""
         mean, variance = jnp.asarray(mean, float), jnp.asarray(variance, float)
         rate = jnp.exp(mean + 0.5 * variance)
@@ -101,7 +101,7 @@ def log_poisson_derivatives(f: jax.Array, count: jax.Array) -> LogLikelihoodDeri
     return LogLikelihoodDerivatives(jnp.where(positive, value, -rate), count - rate, -rate)
 
 
-def poisson_landmarks(mean: jax.Array, variance: jax.Array, count: jax.Array, power: Any) -> jax.Array:
+def poisson_landmarks(mean: jax.Array, variance: jax.Array, count: jax.Array, power: float) -> jax.Array:
     """The two modes, by Newton's method for log w, which falls from the right onto the root of a convex function."""
     gain = jnp.log(jnp.maximum(power, 1e-30) * variance)
     level = gain + mean + variance * (power * count + jnp.array([0.0, 1.0]))

@@ -4,7 +4,7 @@ The mixture-weight term is one observation of a mixture of K known densities wit
 logistic link joins a probability and its log odds.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from cavity._core.precision import is_traced
 from cavity._numerics.gamma_functions import digamma_difference, dirichlet_expected_log, trigamma
 from cavity._numerics.inverses import dirichlet_shape_step, dirichlet_shapes
 from cavity._numerics.quadrature import integrate, log_abs
-from cavity.factors.base import Factor, factor, is_one
+from cavity.factors.base import Factor, Value, factor, is_one
 from cavity.families.base import Family, Tilted
 from cavity.families.categorical import Categorical
 from cavity.families.dirichlet import Beta, Dirichlet
@@ -48,16 +48,16 @@ class Bernoulli(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Beta, or Product of Categorical(2) and Beta, power 1",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         checks.array("y", data, (1,))
         if not is_traced(data) and not np.isin(np.asarray(data), (0, 1)).all():
             raise ValueError("y of Bernoulli must be 0 or 1.")
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: jax.Array) -> jax.Array:
         y, p = x if isinstance(x, tuple) else (data, x)
         return jnp.where(jnp.asarray(y) == 1, jnp.log(p), jnp.log1p(-p))
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         *states, last = family.families if isinstance(family, Product) else (family,)
         if not is_one(power) or not isinstance(last, Beta) or states not in ([], [Categorical(2)]):
             return NotImplemented
@@ -97,16 +97,16 @@ class CategoricalDraw(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Dirichlet, or Product of Categorical and Dirichlet, power 1",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         checks.array("y", data, (1,))
         if not is_traced(data) and not np.all((np.asarray(data) >= 0) & (np.asarray(data) % 1 == 0)):
             raise ValueError("y of CategoricalDraw must be states: 0, 1, 2, …")
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: jax.Array) -> jax.Array:
         state, weights = x if isinstance(x, tuple) else (data, x)
         return jnp.log(weights[jnp.asarray(state, int)])
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         *states, last = family.families if isinstance(family, Product) else (family,)
         if not is_one(power) or not isinstance(last, Dirichlet) or last.match != "log" or len(states) > 1:
             return NotImplemented
@@ -161,7 +161,7 @@ class Mixture(Factor):
 
     closed_forms = ("Dirichlet with power 1, matching E[log w] or, for the Cowell projection, E[w] and Σ E[w²]",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         """Log densities may be −inf, but not everywhere in a row."""
         table = data if is_traced(data) else np.asarray(data, float)
         if not is_traced(table) and not np.all(np.isfinite(table.max(axis=-1)) & ~np.isnan(table).any(axis=-1)):
@@ -170,10 +170,10 @@ class Mixture(Factor):
     def is_log_concave(self) -> bool:
         return True
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         return jax.scipy.special.logsumexp(jnp.log(x) + data, axis=-1)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         """log Z = log Σ p_k a_k − log Σ a_k (3.91); the statistics follow in closed form."""
         if not isinstance(family, Dirichlet) or not is_one(power):
             return NotImplemented
@@ -221,7 +221,7 @@ class LogisticLink(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Product of a Beta and a Gaussian, power 1",)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: object, power: float) -> Tilted:
         if not is_one(power) or not isinstance(family, Product) or len(family.families) != 2:
             return NotImplemented
         first, second = family.families

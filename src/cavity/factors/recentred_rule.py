@@ -34,7 +34,7 @@ for the same steps it takes twice the nodes.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ class LogLikelihoodDerivatives(NamedTuple):
 
 def follow(
     likelihood: Callable[[jax.Array], LogLikelihoodDerivatives],
-    power: Any,
+    power: float,
     mean: jax.Array,
     variance: jax.Array,
     centres: jax.Array,
@@ -126,7 +126,7 @@ def falling_root(slope: Callable[[jax.Array], jax.Array], low: jax.Array, high: 
     """Where a falling function changes sign between `low` and `high`, elementwise, by sixty halvings."""
     low, high = jax.lax.stop_gradient((low, high))
 
-    def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
         middle = 0.5 * (low + high)
         rising = slope(middle) > 0
@@ -172,21 +172,21 @@ def expected_log_of_step(
     variance: jax.Array,
     tilted_mean: jax.Array,
     tilted_variance: jax.Array,
-    edges: Any = None,
+    edges: jax.Array | None = None,
 ) -> jax.Array:
     """E[log t] under t × N(mean, variance), whose own mean and variance are known; nine digits or more.
 
     edges: the distance c of both edges from 0, where there are two; None: one edge at 0.
     """
-    nodes, edges = (_EDGE_NODES, 0.0) if edges is None else (2 * _EDGE_NODES, edges)
+    nodes, distance = (_EDGE_NODES, 0.0) if edges is None else (2 * _EDGE_NODES, edges)
     spread, deviation = jnp.sqrt(variance), jnp.sqrt(tilted_variance)
-    narrow, far = deviation < 1.5, jnp.abs(jnp.abs(tilted_mean) - edges) > _REACH * deviation
+    narrow, far = deviation < 1.5, jnp.abs(jnp.abs(tilted_mean) - distance) > _REACH * deviation
     anchor = jnp.where(narrow | far, tilted_mean, 0.0)
     wide_reach = jnp.maximum(jnp.abs(tilted_mean), jnp.abs(mean)) + _REACH * spread
     reach = jnp.where(far, _REACH * spread, wide_reach)
     reach = jnp.where(narrow, jnp.minimum(_FAR_REACH * deviation, _REACH * spread + jnp.abs(mean - tilted_mean)), reach)
     width = jnp.where(far & ~narrow, deviation, spread / jnp.sqrt(1.0 + variance))
-    apart = jnp.where(narrow | far, 0.0, edges / width)
+    apart = jnp.where(narrow | far, 0.0, distance / width)
     u = jnp.arcsinh(reach / width) / nodes * np.arange(-nodes, nodes + 1)
     root = jnp.sqrt(jnp.cosh(u) ** 2 + apart**2)
     f = anchor + width * jnp.tanh(u) * root

@@ -20,7 +20,7 @@ s = y − exp(y₀ − y), y₀ to the left of all else. Two narrow modes far ap
 observation 80 standard deviations away may cost the variance all but three or four digits.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
-from cavity.factors.base import Factor, factor
+from cavity.factors.base import Factor, Numbers, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI, Tilt, as_tilted
 from cavity.families.gaussian import Gaussian as GaussianFamily
@@ -50,21 +50,21 @@ class Gaussian(Factor):
         {'mean': 1.0, 'variance': 0.75}
     """
 
-    variance: Any
+    variance: Numbers
 
     closed_forms = ("Gaussian with any power",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         checks.positive("variance", self.variance)
         super().validate(data)
 
     def is_log_concave(self) -> bool:
         return True
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         return -0.5 * ((data - x) ** 2 / self.variance + jnp.log(self.variance) + LOG_2PI)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         """t**power is N(y; θ, variance/power) up to a constant; its site is (y, 1)·power/variance for any cavity."""
         if not isinstance(family, GaussianFamily):
             return NotImplemented
@@ -78,9 +78,9 @@ class Gaussian(Factor):
         site = jnp.stack([data / variance, 1.0 / variance])
         return Tilted(log_z, jnp.stack([gap / total, -1.0 / total]), site)
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Mean and variance of a new observation y."""
-        return {"mean": mean, "variance": variance + self.variance}
+        return {"mean": mean, "variance": variance + self.variance}  # type: ignore[dict-item]
 
 
 @factor
@@ -104,21 +104,21 @@ class StudentT(Factor):
         -3.9275
     """
 
-    scale: Any
-    df: Any
+    scale: Numbers
+    df: Numbers
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Gaussian sites, any power (by a fixed rule)",)
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: jax.Array) -> None:
         checks.positive("scale", self.scale)
         checks.positive("df", self.df)
         super().validate(data)
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: jax.Array) -> jax.Array:
         df, scaled = jnp.asarray(self.df, float), (x - data) / jnp.asarray(self.scale, float)
         return self.log_peak() - 0.5 * (df + 1) * jnp.log1p(scaled**2 / df)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: jax.Array, power: float) -> Tilted:
         if not isinstance(family, GaussianFamily):
             return NotImplemented
         alpha, tilt, _ = self.mixture(cavity, data, power)
@@ -126,21 +126,21 @@ class StudentT(Factor):
         pull, lift = tilt.pull + data * tilt.bend, tilt.lift + data * tilt.rise
         return as_tilted(tilt._replace(log_z=log_z, pull=pull, lift=lift))
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: jax.Array, tilted: Tilted) -> jax.Array:
         """log t(y) − α E[log(1 + x²/c)]: the mixture's E[log w] − ψ(α) in place of the last expectation."""
         if not isinstance(family, GaussianFamily):
             return NotImplemented
         alpha, _, log_growth = self.mixture(cavity, data, 1.0)
         return self.log_peak() + alpha * (log_growth + log_minus_digamma(alpha))
 
-    def mixture(self, cavity: jax.Array, data: Any, power: float) -> tuple[jax.Array, Tilt, jax.Array]:
+    def mixture(self, cavity: jax.Array, data: jax.Array, power: float) -> tuple[jax.Array, Tilt, jax.Array]:
         """α, and what the mixture over scales makes of the cavity, about y so that a large y takes no digits."""
         df, scale = jnp.asarray(self.df, float), jnp.asarray(self.scale, float)
         alpha = 0.5 * power * (df + 1)
         mean, variance = GaussianFamily().coordinates(cavity)
         return alpha, *tilt_of(alpha, df * scale**2, mean - data, variance)
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Mean and variance of y for a latent N(mean, variance); the variance is infinite for df ≤ 2."""
         mean, variance = jnp.broadcast_arrays(jnp.asarray(mean, float), jnp.asarray(variance, float))
         df = jnp.asarray(self.df, float)

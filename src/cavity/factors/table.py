@@ -1,6 +1,6 @@
 """A factor of discrete variables given by its table of log weights."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +8,9 @@ import numpy as np
 from jax.nn import logsumexp
 
 from cavity._core.precision import is_traced
-from cavity.factors.base import Factor, factor
+from cavity.factors.base import AnyArray, Factor, Value, factor
 from cavity.families.base import Family, Tilted
-from cavity.families.subtree import Path, Subtree
+from cavity.families.subtree import Passes, Path, Subtree
 
 
 class OnTree(NamedTuple):
@@ -19,16 +19,16 @@ class OnTree(NamedTuple):
     held: whether each edge of the subtree is one, or fills it up.
     """
 
-    log_values: Any
-    nodes: Any
-    held: Any
+    log_values: AnyArray
+    nodes: AnyArray
+    held: AnyArray
 
 
 class OnPath(NamedTuple):
     """Data of a table over the two ends of a path: log weights (K, K), and whether each edge of the path is one."""
 
-    log_values: Any
-    held: Any
+    log_values: AnyArray
+    held: AnyArray
 
 
 @factor
@@ -50,17 +50,17 @@ class Table(Factor):
 
     closed_forms: ClassVar[tuple[str, ...]] = ("Subtree, any power", "Path, any power")
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: OnTree | OnPath | jax.Array) -> None:
         """Refuse log weights of +inf or NaN; −inf is a weight of zero."""
         log_values = data.log_values if isinstance(data, OnTree | OnPath) else data
         if not is_traced(log_values) and not np.all(np.asarray(log_values) < np.inf):
             raise ValueError("data of Table must be log weights: numbers or −inf.")
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: OnTree | OnPath | jax.Array) -> jax.Array:
         log_values = data.log_values if isinstance(data, OnTree | OnPath) else data
         return jnp.asarray(log_values)[x if isinstance(x, tuple) else (x,)]
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: OnTree | OnPath | jax.Array, power: float) -> Tilted:
         if isinstance(family, Path) and isinstance(data, OnPath):
             return tilted_path(family, cavity, data, power)
         if not isinstance(family, Subtree) or not isinstance(data, OnTree):
@@ -68,7 +68,7 @@ class Table(Factor):
         log_t = power * jnp.ravel(data.log_values)
         joint = np.indices(data.log_values.shape).reshape(data.log_values.ndim, -1).T
 
-        def clamped(states: jax.Array) -> Any:
+        def clamped(states: jax.Array) -> Passes:
             """The passes with the variables held at these states."""
             held = jnp.zeros((family.edges + 1, family.states))
             other = jnp.arange(family.states) != states[:, None]

@@ -28,9 +28,12 @@ import jax.numpy as jnp
 from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity._core.pytrees import static
-from cavity.factors.base import Factor, factor
+from cavity.factors.base import Factor, Numbers, Value, factor
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import Gaussian
+
+#: data of one site of a wrapped factor: the factor's own, and the site's number
+Paired = tuple[Any, jax.Array]
 
 
 class SiteWrapper(Factor):
@@ -62,7 +65,7 @@ class SiteWrapper(Factor):
         """As t: neither powers nor Gaussian noise change that."""
         return self.factor.is_log_concave()
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """The factor's own prediction: the number of a site does not concern the next observation."""
         return self.factor.predict(mean, variance)
 
@@ -83,13 +86,13 @@ class WithMoments(Factor):
     def has_density(self, data: Any) -> bool:
         return self.factor.has_density(data)
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
+    def log_density(self, x: Value, data: Any) -> jax.Array:
         return self.factor.log_density(x, data)
 
     def is_log_concave(self) -> bool:
         return self.factor.is_log_concave()
 
-    def predict(self, mean: Any, variance: Any) -> dict[str, jax.Array]:
+    def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         return self.factor.predict(mean, variance)
 
 
@@ -113,13 +116,13 @@ class Tempered(SiteWrapper):
 
     number: ClassVar[str] = "exponent"
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: Paired) -> jax.Array:
         inner, exponent = data
         return exponent * self.factor.log_density(x, inner)
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: Paired, power: float) -> Tilted:
         inner, exponent = data
-        return self.factor.tilted(family, cavity, inner, power * exponent)
+        return self.factor.tilted(family, cavity, inner, power * exponent)  # type: ignore[arg-type]
 
 
 @factor
@@ -140,7 +143,7 @@ class GaussianConvolved(SiteWrapper):
 
     number: ClassVar[str] = "residual"
 
-    def log_density(self, x: jax.Array, data: Any) -> jax.Array:
+    def log_density(self, x: jax.Array, data: Paired) -> jax.Array:
         """log ∫ t(f) N(f; x, r) df; where r = 0, log t(x)."""
         inner, residual = data
         some = jnp.asarray(residual) > 0
@@ -148,7 +151,7 @@ class GaussianConvolved(SiteWrapper):
         integrated = self.factor.tilted(Gaussian(), Gaussian().from_mean(x, variance), inner, 1.0).log_z
         return jnp.where(some, integrated, self.factor.log_density(x, inner))
 
-    def tilted(self, family: Family, cavity: jax.Array, data: Any, power: float) -> Tilted:
+    def tilted(self, family: Family, cavity: jax.Array, data: Paired, power: float) -> Tilted:
         inner, residual = data
         if not isinstance(family, Gaussian):
             return NotImplemented
@@ -160,7 +163,7 @@ class GaussianConvolved(SiteWrapper):
         direct = add_noise_variance(jnp.where(negative, 0.0, found.site), residual)
         return found._replace(site=jnp.where(negative, family.message(cavity, found.stats), direct))
 
-    def expected_log(self, family: Family, cavity: jax.Array, data: Any, tilted: Tilted) -> jax.Array:
+    def expected_log(self, family: Family, cavity: jax.Array, data: Paired, tilted: Tilted) -> jax.Array:
         """E[log t(f)] under t(f) N(f; g, r) × cavity(g)."""
         inner, residual = data
         wide = add_noise_variance(cavity, residual)
@@ -178,7 +181,7 @@ def add_noise_variance(eta: Any, residual: Any) -> Any:
 class ObservedArguments(NamedTuple):
     """Data of `Conditioned`, of one site: the arguments that are numbers, in order, and the factor's own data."""
 
-    values: tuple[Any, ...]
+    values: tuple[Numbers, ...]
     own: Any
 
 
@@ -205,15 +208,15 @@ class Conditioned(Factor):
     factor: Factor
     places: tuple[int, ...] = static()
 
-    def validate(self, data: Any) -> None:
+    def validate(self, data: ObservedArguments) -> None:
         super().validate(data.values)
         self.factor.validate(data.own)
 
-    def has_density(self, data: Any) -> bool:
+    def has_density(self, data: ObservedArguments) -> bool:
         return self.factor.has_density(data.own)
 
-    def log_density(self, x: Any, data: Any) -> jax.Array:
-        arguments = list(x) if isinstance(x, tuple) else [x]
+    def log_density(self, x: Value, data: ObservedArguments) -> jax.Array:
+        arguments: list[Numbers] = list(x) if isinstance(x, tuple) else [x]
         for place, value in zip(self.places, data.values, strict=True):
             arguments.insert(place, value)
         return self.factor.log_density(tuple(arguments), data.own)
@@ -238,7 +241,7 @@ class FromLogZ(Factor):
 
     function: Callable[..., jax.Array] = static()
 
-    def log_z(self, *arguments: Any) -> jax.Array:
+    def log_z(self, *arguments: Numbers) -> jax.Array:
         """The user's function of the cavity's coordinates and the site's data, in that order."""
         return self.function(*arguments)
 
@@ -293,7 +296,7 @@ def from_log_z(fn: Callable[..., jax.Array]) -> Factor:
     return FromLogZ(_callable("from_log_z", fn, "(*coordinates, data)"))
 
 
-def _callable(name: str, fn: Any, arguments: str) -> Any:
+def _callable(name: str, fn: Callable[..., jax.Array], arguments: str) -> Callable[..., jax.Array]:
     if not callable(fn):
         raise TypeError(f"{name} needs a function of {arguments}; found {type(fn).__name__}.")
     return fn

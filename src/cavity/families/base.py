@@ -1,34 +1,22 @@
 """The contract of a family: what a message is, and the questions every message must answer.
 
-A family is an exponential family in natural parameters `eta`, a plain array whose last axis has length `size` and
-whose leading axes are sites or batches:
-
-    density(x) = exp((eta - flat)·T(x) - A(eta)),        A = log_partition.
-
-`flat` is the natural parameter of the density that is constant in x. It is 0 for Gaussian and categorical families and
-(1, …, 1) for Beta and Dirichlet, (1, 0) for Gamma: their natural parameters are the shapes themselves, not shape − 1,
-so that a shape of 1e-6 keeps all its digits. A *message* (a site, a factor's approximation) is exp(eta·T(x)); the
-uniform message is `uniform()` = 0, and multiplying a distribution by messages is addition of natural
-parameters. Messages may be improper; only posteriors must be proper.
+A family is an `ExponentialFamily`, a density exp((eta − flat)·T(x) − A(eta)) in natural parameters `eta`, of which EP
+asks more. A *message* (a site, a factor's approximation) is exp(eta·T(x)); the uniform message is `uniform()` = 0, and
+multiplying a distribution by messages is addition of natural parameters. Messages may be improper; only posteriors must
+be proper.
 
 In the shapes of arrays `k` is `size`, `s` the number of expected statistics, `l` is `local_size`, and `*batch` are the
 leading axes (docs/notation.md, Shapes).
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float
 
-from cavity._core.precision import float64, open_float64
-
-#: what users ask a family: every answer is computed in double precision
-QUESTIONS = (
-    "covariance distance entropy flat from_concentration from_mean from_probabilities from_shape_rate from_shapes "
-    "is_allowed is_proper kl log_density log_partition mean moments natural sample spread statistics uniform"
-)
+from cavity.families.exponential import ExponentialFamily
 
 
 class Tilted(NamedTuple):
@@ -54,11 +42,11 @@ class Tilted(NamedTuple):
     site: Float[Array, "*batch k"]
 
 
-class Family(ABC):
+class Family(ExponentialFamily):
     """One exponential family, density exp((eta − flat)·T(x) − A(eta)) in natural parameters eta.
 
-    Subclasses are frozen dataclasses: hashable, static under `jit`. Their answers to `QUESTIONS` open the scope of
-    `float64` by themselves.
+    Subclasses are frozen dataclasses: hashable, static under `jit`. Their answers to the `QUESTIONS` of
+    `families.exponential` open the scope of `float64` by themselves.
 
     Examples:
         >>> import cavity as cv
@@ -68,67 +56,19 @@ class Family(ABC):
         2.0
     """
 
-    def __init_subclass__(cls) -> None:
-        open_float64(cls, QUESTIONS)
-
     #: whether deleting a site from a proper q always leaves a distribution
     cavities_proper: ClassVar[bool] = False
 
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Length of the natural parameter vector."""
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of one value x."""
-        return ()
-
-    @float64
-    def uniform(self) -> Float[Array, " k"]:
-        """The uniform message, exp(0·T(x)) = 1."""
-        return jnp.zeros(self.size)
-
-    @float64
-    def flat(self) -> Float[Array, " k"]:
-        """Natural parameters of the density that is constant in x (improper or not)."""
-        return jnp.zeros(self.size)
-
-    @abstractmethod
-    def statistics(self, x: Any) -> Float[Array, "*batch s"]:
-        """Sufficient statistics T(x)."""
-
-    @abstractmethod
-    def log_partition(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
-        """A(eta) = log ∫ exp((eta − flat)·T(x)) dx."""
-
-    @abstractmethod
-    def moments(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch s"]:
-        """Expected sufficient statistics, the gradient of A."""
-
-    @abstractmethod
-    def natural(self, mu: Float[Array, "*batch s"]) -> Float[Array, "*batch k"]:
-        """The natural parameters whose expected statistics are `mu`: the inverse of `moments`."""
-
-    @abstractmethod
-    def is_proper(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
-        """Whether exp(eta·T) times the base measure can be normalised."""
-
     def is_allowed(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
-        """Whether q or a cavity may have these parameters in a run: proper, or improper as the family admits."""
+        """Whether q or a cavity may have these parameters in a run: proper, or improper as the family admits.
+
+        Args:
+            eta: natural parameters.
+
+        Returns:
+            One boolean per member.
+        """
         return self.is_proper(eta)
-
-    @abstractmethod
-    def sample(self, key: Key[Array, ""], eta: Float[Array, "*batch k"], shape: tuple[int, ...] = ()) -> Any:
-        """Independent draws of shape `shape + eta.shape[:-1] + event_shape`."""
-
-    @abstractmethod
-    def mean(self, eta: Float[Array, "*batch k"]) -> Any:
-        """E[x]."""
-
-    @abstractmethod
-    def covariance(self, eta: Float[Array, "*batch k"]) -> Any:
-        """Cov[x]: a number for scalar x, a matrix for vectors."""
 
     @abstractmethod
     def distance(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
@@ -136,64 +76,74 @@ class Family(ABC):
 
         Gaussian families: the larger of |mean − mean'| / sd and |log variance ratio|. Other families: the largest
         difference of expected statistics in units of their standard deviation. Infinite if one is improper.
+
+        Args:
+            eta: natural parameters of the members in whose spread the gap is measured.
+            other: of the others.
+
+        Returns:
+            One number per pair.
         """
 
     def coordinates(self, eta: Float[Array, "*batch k"]) -> tuple[Float[Array, "..."], ...]:
-        """The arguments a factor's `log_z` takes: (mean, covariance) for Gaussians, else the usual parameters."""
+        """The arguments a factor's `log_z` takes: (mean, covariance) for Gaussians, else the usual parameters.
+
+        Args:
+            eta: natural parameters.
+
+        Returns:
+            The arguments, in their order.
+        """
         return (eta,)
 
     def is_negative(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
-        """Whether a site is of the kind EP may meet but no distribution has: a negative precision or exponent."""
+        """Whether a site is of the kind EP may meet but no distribution has: a negative precision or exponent.
+
+        Args:
+            eta: natural parameters of sites.
+
+        Returns:
+            One boolean per site.
+        """
         return jnp.any(eta < 0, axis=-1)
 
     def views(self, eta: Float[Array, "*batch k"]) -> dict[str, Float[Array, "..."]]:
-        """Further parameters users ask for by name, beside mean and covariance."""
+        """Further parameters users ask for by name, beside mean and covariance.
+
+        Args:
+            eta: natural parameters.
+
+        Returns:
+            The parameters by name; none by default.
+        """
         return {}
-
-    @float64
-    def log_density(self, eta: Float[Array, "*batch k"], x: Any) -> Float[Array, "..."]:
-        """log density at x."""
-        weights = jnp.asarray(eta) - self.flat()
-        return jnp.sum(weights * self.statistics(jnp.asarray(x)), axis=-1) - self.log_partition(jnp.asarray(eta))
-
-    @float64
-    def product(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch k"]:
-        """Natural parameters of the normalised product of two densities."""
-        return jnp.asarray(eta) + jnp.asarray(other) - self.flat()
-
-    @float64
-    def ratio(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch k"]:
-        """Natural parameters of the quotient of two densities; it may be improper."""
-        return jnp.asarray(eta) - jnp.asarray(other) + self.flat()
-
-    @float64
-    def power(self, eta: Float[Array, "*batch k"], exponent: float) -> Float[Array, "*batch k"]:
-        """Natural parameters of a density raised to `exponent` and normalised."""
-        return self.flat() + exponent * (jnp.asarray(eta) - self.flat())
-
-    @float64
-    def kl(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
-        """KL(eta ‖ other) = (eta − other)·mu(eta) − A(eta) + A(other)."""
-        eta, other = jnp.asarray(eta), jnp.asarray(other)
-        linear = jnp.sum((eta - other) * self.moments(eta), axis=-1)
-        return linear - self.log_partition(eta) + self.log_partition(other)
-
-    @float64
-    def entropy(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
-        """−E[log density] = A(eta) − (eta − flat)·mu(eta)."""
-        eta = jnp.asarray(eta)
-        return self.log_partition(eta) - jnp.sum((eta - self.flat()) * self.moments(eta), axis=-1)
 
     def expected_exponent(
         self, message: Float[Array, "*batch k"], eta: Float[Array, "*batch k"]
     ) -> Float[Array, "*batch"]:
-        """E[message·T(x)] under eta; what a message leaves out counts 0, whatever its expectation."""
+        """E[message·T(x)] under eta; what a message leaves out counts 0, whatever its expectation.
+
+        Args:
+            message: natural parameters, which need not be those of a distribution.
+            eta: natural parameters of the distribution.
+
+        Returns:
+            The expectation.
+        """
         moments = self.moments(eta)
         used = message[..., : moments.shape[-1]]
         return jnp.sum(jnp.where(used == 0.0, 0.0, used * moments), axis=-1)
 
     def message(self, cavity: Float[Array, "*batch k"], stats: Float[Array, "*batch s"]) -> Float[Array, "*batch k"]:
-        """The message that turns `cavity` into the member with the tilted statistics `stats`."""
+        """The message that turns `cavity` into the member with the tilted statistics `stats`.
+
+        Args:
+            cavity: natural parameters.
+            stats: as in `Tilted`.
+
+        Returns:
+            Natural parameters of the message, natural(stats) − cavity by default.
+        """
         return self.natural(stats) - cavity
 
     def keep_proper(
@@ -203,7 +153,20 @@ class Family(ABC):
         site: Float[Array, "*batch k"],
         floor: float,
     ) -> Float[Array, "*batch k"]:
-        """The site nearest in KL to the tilted distribution among those that are no less proper than `floor`."""
+        """The site nearest in KL to the tilted distribution among those that are no less proper than `floor`.
+
+        Args:
+            cavity: natural parameters.
+            stats: of the tilted distribution, as in `Tilted`.
+            site: the message that matches them, proper or not.
+            floor: the least precision, or exponent, that a site may have.
+
+        Returns:
+            Natural parameters of the site.
+
+        Raises:
+            TypeError: the family has no such projection.
+        """
         raise TypeError(
             f"RestrictedEP needs {type(self).__name__}.keep_proper, the projection onto proper sites; "
             "families that have it: the Gaussians, Beta, Gamma, Dirichlet."
@@ -218,13 +181,29 @@ class Family(ABC):
         return self.size
 
     def from_local(self, reference: Float[Array, "*batch k"], x: Float[Array, "*batch l"]) -> Float[Array, "*batch k"]:
-        """The change of natural parameters that x stands for, in the coordinates of the member `reference`."""
+        """The change of natural parameters that x stands for, in the coordinates of the member `reference`.
+
+        Args:
+            reference: natural parameters.
+            x: local coordinates of the change, linear in it.
+
+        Returns:
+            The change of natural parameters.
+        """
         return x
 
     def to_local(
         self, reference: Float[Array, "*batch k"], change: Float[Array, "*batch k"]
     ) -> Float[Array, "*batch l"]:
-        """The x of a change of natural parameters: the inverse of `from_local`."""
+        """The x of a change of natural parameters: the inverse of `from_local`.
+
+        Args:
+            reference: natural parameters of the member whose coordinates are used.
+            change: of natural parameters.
+
+        Returns:
+            Local coordinates of the change.
+        """
         return change
 
     def local_moments(
@@ -233,6 +212,13 @@ class Family(ABC):
         """Expectations under `eta` of the statistics that go with x: the gradient of A(eta + from_local(x)) in x.
 
         Up to a constant: statistics may be centred.
+
+        Args:
+            reference: natural parameters of the member whose coordinates are used.
+            eta: of the member that the expectations are taken under.
+
+        Returns:
+            One row per member.
         """
         return self.moments(eta)
 
@@ -241,6 +227,13 @@ class Family(ABC):
 
         Expected statistics of any tilted exponential family are mu(cavity) + ∇ log Z in the natural parameters
         (thesis 3.89).
+
+        Args:
+            log_z: a function of the family's `coordinates`, log ∫ t × cavity.
+            cavity: natural parameters, without a batch axis.
+
+        Returns:
+            log Z and stats, as in `Tilted`.
         """
         value, slope = jax.value_and_grad(lambda eta: log_z(*self.coordinates(eta)))(cavity)
         return value, self.moments(cavity) + slope

@@ -32,17 +32,44 @@ class SweepKernel(ABC):
 
     @abstractmethod
     def applies(self, problem: "Problem", method: UpdateRule) -> bool:
-        """Whether the kernel is for this problem and method: then it sweeps and measures."""
+        """Whether the kernel is for this problem and method: then it sweeps and measures.
+
+        Args:
+            problem: that is to be solved; its arrays may be traced.
+            method: the update rule of its sweeps.
+
+        Returns:
+            Whether it is.
+        """
 
     @abstractmethod
     def sweep_while(
         self, problem: "Problem", method: UpdateRule, state: Any, moving: Callable[[Any], jax.Array]
     ) -> Any:
-        """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given."""
+        """Sweeps while `moving`, which looks at `mismatch` and `sweep` of what it is given.
+
+        Args:
+            problem: one that the kernel `applies` to.
+            method: the update rule.
+            state: of the run so far.
+            moving: whether to make another sweep, a traced boolean.
+
+        Returns:
+            The state after the last sweep.
+        """
 
     @abstractmethod
     def measure(self, problem: "Problem", method: UpdateRule, state: Any) -> Any:
-        """Mismatch and scale of every site at the given state."""
+        """Mismatch and scale of every site at the given state.
+
+        Args:
+            problem: one that the kernel `applies` to.
+            method: the update rule.
+            state: of the run so far; it is not changed.
+
+        Returns:
+            What the loop's own measurement gives.
+        """
 
 
 IN_ORDER = InOrder()

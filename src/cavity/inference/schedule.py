@@ -49,10 +49,27 @@ class Schedule(ABC):
 
     @abstractmethod
     def visits(self, group: int, size: int, key: Key[Array, ""], mismatch: Float[Array, " sites"]) -> tuple[Table, ...]:
-        """Tables of visits, each (blocks, sites in a block), for the sites of group number `group`, `size` of them."""
+        """Tables of visits, each (blocks, sites in a block), for the sites of group number `group`, `size` of them.
+
+        Args:
+            group: from 0.
+            size: number of sites.
+            key: a new one every sweep.
+            mismatch: of every site, measured afresh where `needs_mismatch` is set.
+
+        Returns:
+            The tables, gone through one after another; rows are padded with `size`.
+        """
 
     def parts(self, family: Family) -> tuple[Bool[np.ndarray, " k"] | None, ...]:
-        """Every table is gone through once for each of these: which numbers of a site may change, None for all."""
+        """Every table is gone through once for each of these: which numbers of a site may change, None for all.
+
+        Args:
+            family: of the group's messages.
+
+        Returns:
+            Masks over the natural parameters of a site, in the order in which they are used.
+        """
         return (None,)
 
 

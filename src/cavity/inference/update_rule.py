@@ -80,12 +80,26 @@ class Projection(ABC):
     tilts: ClassVar[int] = 1
 
     def adapt(self, family: Family) -> Family:
-        """The family whose tilted statistics the projection wants; most want the family's own."""
+        """The family whose tilted statistics the projection wants; most want the family's own.
+
+        Args:
+            family: of a group's messages.
+
+        Returns:
+            The same family, or one with other tilted statistics.
+        """
         return family
 
-    def validate(self, family: Family, power: float) -> None:
-        """Refuse what the projection is not defined for, in one sentence; most are for all there is."""
-        return
+    def validate(self, family: Family, power: float) -> None:  # noqa: B027
+        """Refuse what the projection is not defined for, in one sentence; most are for all there is.
+
+        Args:
+            family: of a group's messages.
+            power: of the factors that are integrated.
+
+        Raises:
+            TypeError, ValueError: the projection does not go with them.
+        """
 
     def apply(
         self,
@@ -95,7 +109,18 @@ class Projection(ABC):
         site: Float[Array, " k"],
         memory: Float[Array, " memory"],
     ) -> Projected:
-        """Tilt and project one site, of which `site` and `memory` are the old ones."""
+        """Tilt and project one site, of which `site` and `memory` are the old ones.
+
+        Args:
+            family: of the message, as `adapt` gave it.
+            integrals: of the site's factor.
+            cavity: natural parameters of q without the site.
+            site: its old message.
+            memory: what the site remembers from its last visit.
+
+        Returns:
+            The new message, and what is to be known of it.
+        """
         tilted, info = integrals.tilt(cavity)
         message, constraint_relaxed = self.project(family, cavity, tilted)
         return Projected(cavity, tilted.log_z, message, constraint_relaxed, memory, jnp.zeros(()), info)
@@ -104,7 +129,16 @@ class Projection(ABC):
     def project(
         self, family: Family, cavity: Float[Array, " k"], tilted: Tilted
     ) -> tuple[Float[Array, " k"], Bool[Array, ""]]:
-        """(message, whether the expectation constraints had to be given up), for one site."""
+        """(message, whether the expectation constraints had to be given up), for one site.
+
+        Args:
+            family: of the message, as `adapt` gave it.
+            cavity: natural parameters.
+            tilted: moments of factor × cavity.
+
+        Returns:
+            The pair.
+        """
 
 
 @pytree_dataclass
@@ -202,6 +236,9 @@ class UpdateRule:
         """The rule alone, without the name of a method, so that methods that differ in nothing else share programs.
 
         The caller of a program counts the sweeps; the program only needs room for their residuals.
+
+        Returns:
+            The rule with room for as many residuals as sweeps, a power of two from 1024.
         """
         room = max(ROOM, 1 << (self.max_sweeps - 1).bit_length())
         return UpdateRule(self.projection, self.schedule, self.power, self.damping, room, self.tol, self.single_pass)

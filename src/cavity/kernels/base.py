@@ -5,7 +5,6 @@ In the shapes of arrays X has `n` points of `d` numbers and Z has `m`; without Z
 
 import dataclasses
 import operator
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
@@ -15,15 +14,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from cavity._core import checks
-from cavity._core.precision import float64, is_traced
-from cavity.kernels.parameters import Bounds, compiled_pullback, kernel, limits, without_bounds
+from cavity._core.precision import float64
+from cavity.kernels.parameters import Bounds, HasParameters, compiled_pullback, kernel, limits, without_bounds
 
 #: where a search may move a variance: between latent functions of size 0.01 and 100.
 VARIANCES = (1e-4, 1e4)
 
 
 @kernel
-class Kernel:
+class Kernel(HasParameters):
     """Base of all kernels: a subclass gives `matrix` and `diagonal_of`, and names its parameters by their bounds.
 
     Raises:
@@ -40,12 +39,6 @@ class Kernel:
         [[2.0, 1.2131], [1.2131, 6.5]]
     """
 
-    #: names of the fields that are parameters, free or fixed; `kernel` finds them.
-    parameters: ClassVar[tuple[str, ...]] = ()
-    #: parameters that may be a vector, one number per feature.
-    per_feature: ClassVar[tuple[str, ...]] = ()
-    #: parameters that may be 0, when fixed.
-    may_vanish: ClassVar[tuple[str, ...]] = ()
     #: whether its random features need frequencies of its spectral density; None: it has no features.
     spectral: ClassVar[bool | None] = None
     #: NumPy leaves `number * kernel` to the kernel.
@@ -54,11 +47,32 @@ class Kernel:
     # ------------------------------------------------------------ what a subclass gives
 
     def matrix(self, X: Float[Array, "n d"], Z: Float[Array, "m d"] | None) -> Float[Array, "n m"]:
-        """k(x_i, z_j), shape (n, m). Without Z: k(x_i, x_j), exactly symmetric."""
+        """k(x_i, z_j), shape (n, m). Without Z: k(x_i, x_j), exactly symmetric.
+
+        Args:
+            X: points, one per row, checked.
+            Z: other points, or None.
+
+        Returns:
+            The matrix.
+
+        Raises:
+            NotImplementedError: the subclass does not give it.
+        """
         raise NotImplementedError
 
     def diagonal_of(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """k(x_i, x_i), shape (n,)."""
+        """k(x_i, x_i), shape (n,).
+
+        Args:
+            X: points, one per row, checked.
+
+        Returns:
+            The diagonal of `matrix(X, None)`.
+
+        Raises:
+            NotImplementedError: the subclass does not give it.
+        """
         raise NotImplementedError
 
     def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
@@ -75,6 +89,12 @@ class Kernel:
             X: points, one per row.
             Z: other points, one per row. Noise (`White`) is shared by a point with itself only: Z = X is not the same
                 as no Z.
+
+        Returns:
+            One row per row of X, one column per row of Z.
+
+        Raises:
+            ValueError: the points cannot be used, or do not have as many columns.
         """
         X = self.check_points("X", X)
         if Z is not None:
@@ -85,7 +105,14 @@ class Kernel:
 
     @float64
     def diagonal(self, X: Any) -> Float[Array, " n"]:
-        """k(x_i, x_i) without the matrix."""
+        """k(x_i, x_i) without the matrix.
+
+        Args:
+            X: points, one per row.
+
+        Returns:
+            One number per point.
+        """
         return compiled_diagonal(without_bounds(self), self.check_points("X", X))
 
     @float64
@@ -95,6 +122,12 @@ class Kernel:
         Args:
             X: points, one per row.
             G: a symmetric matrix, one row and one column per point.
+
+        Returns:
+            One number for each of theta.
+
+        Raises:
+            ValueError: X or G cannot be used.
         """
         X = self.check_points("X", X)
         # values of a JAX array are not looked at: it may lie on another device
@@ -104,7 +137,18 @@ class Kernel:
         return compiled_pullback(without_bounds(self), X, G)
 
     def check_points(self, name: str, points: Any) -> Any:
-        """Points as a float64 matrix with as many columns as the vectors among the parameters have numbers."""
+        """Points as a float64 matrix with as many columns as the vectors among the parameters have numbers.
+
+        Args:
+            name: what an error calls them.
+            points: one per row.
+
+        Returns:
+            The matrix.
+
+        Raises:
+            ValueError: they are no such matrix.
+        """
         points = checks.array(name, points, (2,))
         for part in self.parts:
             for parameter in part.per_feature:
@@ -116,46 +160,15 @@ class Kernel:
                     )
         return points
 
-    # ------------------------------------------------------------ parameters
-
-    def __post_init__(self) -> None:
-        for name in self.parameters:
-            value, bounds = getattr(self, name), getattr(self, f"{name}_bounds")
-            if not isinstance(bounds, str) or bounds != "fixed":
-                try:
-                    low, high = map(float, bounds)
-                    if not 0 < low < high < np.inf:
-                        raise ValueError
-                except (TypeError, ValueError):
-                    raise ValueError(
-                        f'{name}_bounds must be a pair of numbers 0 < low < high, or "fixed"; found {bounds!r}.'
-                    ) from None
-                bounds = low, high
-                object.__setattr__(self, f"{name}_bounds", bounds)
-            if np.ndim(value) == 1 and name in self.per_feature:
-                value = checks.array(name, value, (1,))
-                if not is_traced(value) and not (value > 0).all():
-                    raise ValueError(f"{name} must be positive; found {value.min()} at index {int(value.argmin())}.")
-            else:  # Python numbers, so that they trace alike
-                value = checks.number(name, value)
-                if name not in self.may_vanish or is_traced(value) or value != 0:
-                    checks.positive(name, value)
-                elif bounds != "fixed":
-                    raise ValueError(f'{name} may be 0 only where it is fixed: give {name}_bounds="fixed".')
-            object.__setattr__(self, name, value)
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        """Names of the fields a search may change."""
-        return tuple(name for name in self.parameters if getattr(self, f"{name}_bounds") != "fixed")
-
-    @property
-    def parts(self) -> tuple["Kernel", ...]:
-        """The kernels this one is composed of, in the order of theta."""
-        return (self,)
-
     def spectral_parts(self) -> tuple[Any, ...]:
-        """Those of the parts whose random features need frequencies; a kernel without features is refused."""
+        """Those of the parts whose random features need frequencies.
+
+        Returns:
+            The parts, in the order of theta; none where the features are exact.
+
+        Raises:
+            ValueError: the kernel has no random features.
+        """
         if self.spectral is None:
             raise ValueError(
                 "random features need a kernel made of RBF, Matern, Constant and Linear by sums and by products with "
@@ -163,63 +176,7 @@ class Kernel:
             )
         return (self,) if self.spectral else ()
 
-    @property
-    def theta(self) -> Any:
-        """Natural logarithms of the free parameters, one flat vector."""
-        values = []
-        for part in self.parts:
-            for name in part.free:
-                values.append(getattr(part, name))
-        library = jnp if is_traced(values) else np
-        return library.log(library.concatenate([np.zeros(0), *map(library.atleast_1d, values)]))
-
-    @float64
-    def with_theta(self, theta: Any) -> Self:
-        """The kernel with other values of the free parameters, which may be traced."""
-        theta = theta if is_traced(theta) else np.asarray(theta, np.float64)
-        if theta.shape != self.theta.shape:
-            raise ValueError(f"theta must have {self.theta.size} numbers; found shape {tuple(theta.shape)}.")
-        return self.rebuild(jnp.exp(theta) if is_traced(theta) else np.exp(theta))
-
-    def rebuild(self, values: Any) -> Self:
-        """The kernel with its free parameters read from a flat vector."""
-        changes, start = {}, 0
-        for name in self.free:
-            shape = np.shape(getattr(self, name))
-            changes[name] = values[start : start + shape[0]] if shape else values[start]
-            start += shape[0] if shape else 1
-        return dataclasses.replace(self, **changes)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """A name for each number of theta, such as `rbf.length_scale[0]`; equal kernels of a sum are numbered."""
-        labels = [type(part).__name__.lower() for part in self.parts]
-        often, met, names = Counter(labels), Counter(), []
-        for part, label in zip(self.parts, labels, strict=True):
-            met[label] += 1
-            prefix = f"{label}{met[label]}" if often[label] > 1 else label
-            for name in part.free:
-                shape = np.shape(getattr(part, name))
-                names += [f"{prefix}.{name}[{i}]" for i in range(shape[0])] if shape else [f"{prefix}.{name}"]
-        return tuple(names)
-
-    @property
-    def bounds(self) -> np.ndarray:
-        """Logarithms of the bounds of the free parameters, a row (low, high) for each number of theta."""
-        rows = []
-        for part in self.parts:
-            for name in part.free:
-                rows += [getattr(part, f"{name}_bounds")] * np.size(getattr(part, name))
-        return np.log(np.asarray(rows, np.float64).reshape(-1, 2))
-
-    def fix(self, *names: str) -> Self:
-        """The kernel with these parameters left out of theta; without names, with all of them."""
-        for name in names:
-            checks.choice("the parameter to fix", name, self.parameters)
-        fixed = {f"{name}_bounds": "fixed" for name in names or self.parameters}
-        return dataclasses.replace(self, **fixed)
-
-    # ------------------------------------------------------------ composition and storage
+    # ------------------------------------------------------------ composition
 
     def __add__(self, other: Any) -> "Kernel":
         return combine(Sum, self, other)
@@ -232,18 +189,6 @@ class Kernel:
 
     def __rmul__(self, other: Any) -> "Kernel":
         return combine(Product, other, self)
-
-    def spec(self) -> dict[str, Any]:
-        """What `from_spec` rebuilds the kernel from: the name of the class and its fields, ready for JSON."""
-        result: dict[str, Any] = {"class": type(self).__name__}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Kernel):
-                value = value.spec()
-            elif isinstance(value, (np.ndarray, tuple)):
-                value = np.asarray(value).tolist()
-            result[field.name] = value
-        return result
 
 
 def combine(operation: "type[Composite]", left: Any, right: Any) -> Any:

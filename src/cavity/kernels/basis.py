@@ -78,35 +78,87 @@ class Basis(ABC):
 
     @abstractmethod
     def validate(self, kernel: Kernel, columns: int) -> None:
-        """Refuse, in one sentence, a kernel this is no basis for, or points of that many columns."""
+        """Refuse, in one sentence, a kernel this is no basis for, or points of that many columns.
+
+        Args:
+            kernel: of the process.
+            columns: of the points.
+
+        Raises:
+            TypeError, ValueError: the basis is not for them.
+        """
 
     @abstractmethod
     def span(self, kernel: Kernel, X: jax.Array) -> Spanned:
-        """a and r at points, for a kernel whose parameters may be traced."""
+        """a and r at points, for a kernel whose parameters may be traced.
+
+        Args:
+            kernel: one that `validate` lets pass.
+            X: (n, d), one row per point.
+
+        Returns:
+            Both, in a `Spanned`.
+        """
 
     @abstractmethod
     def covariance(self, kernel: Kernel, X: jax.Array) -> jax.Array:
-        """Prior covariance of new latents at points, all of it: (n, n)."""
+        """Prior covariance of new latents at points, all of it: (n, n).
+
+        Args:
+            kernel: one that `validate` lets pass.
+            X: (n, d), one row per point.
+
+        Returns:
+            The matrix.
+        """
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """What `from_arrays` rebuilds the basis from."""
+        """What `from_arrays` rebuilds the basis from.
+
+        Returns:
+            NumPy arrays by name.
+        """
 
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Basis":
-        """The basis these arrays are of."""
+        """The basis these arrays are of.
+
+        Args:
+            arrays: as `arrays` gives them.
+
+        Returns:
+            A basis of this class.
+        """
 
     @float64
     def __call__(self, kernel: Kernel, X: Any) -> Spanned:
-        """a and r at the rows of X."""
+        """a and r at the rows of X.
+
+        Args:
+            kernel: of the process.
+            X: points, one per row.
+
+        Returns:
+            Both, in a `Spanned`.
+        """
         X = kernel.check_points("X", X)
         self.validate(kernel, X.shape[1])
         return compiled_spanned(self, without_bounds(kernel), X)
 
     @float64
     def pullback(self, kernel: Kernel, X: Any, pull: Spanned) -> tuple[jax.Array, "Basis"]:
-        """Gradient in the kernel's theta and in the basis of a function of a and r whose own gradient is `pull`."""
+        """Gradient in the kernel's theta and in the basis of a function of a and r whose own gradient is `pull`.
+
+        Args:
+            kernel: of the process.
+            X: points, one per row.
+            pull: the function's derivatives in a and in r.
+
+        Returns:
+            The gradient in theta, and that in the basis as a basis.
+        """
         return compiled_spanned_pullback(self, without_bounds(kernel), jnp.asarray(X, float), pull)
 
 

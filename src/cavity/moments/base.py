@@ -73,7 +73,14 @@ class Batch(NamedTuple):
     ended: bool
 
     def at(self, places: Any) -> "Batch":
-        """Some of the sites."""
+        """Some of the sites.
+
+        Args:
+            places: their numbers, or a mask.
+
+        Returns:
+            The batch of these sites.
+        """
         cavities, data = jax.tree.map(lambda leaf: jnp.asarray(leaf)[places], (self.cavities, self.data))
         return self._replace(cavities=cavities, data=data, unsure=self.unsure[places])
 
@@ -98,12 +105,26 @@ class Moments(ABC):
     learns: ClassVar[bool] = False
 
     def validate(self, factor: Factor, family: Family) -> None:  # noqa: B027
-        """Refuse, in one sentence, factors and families that it is not for; nothing is computed yet."""
+        """Refuse, in one sentence, factors and families that it is not for; nothing is computed yet.
+
+        Args:
+            factor: of a group of sites.
+            family: of its messages.
+
+        Raises:
+            TypeError, ValueError: the strategy cannot integrate them.
+        """
 
     def init(self, group: Group) -> Any:
         """What was learned before a run, for these sites: a pytree of arrays, empty for strategies that do not learn.
 
         Called on the host. Its shapes must not depend on what was learned, or every sweep compiles programs anew.
+
+        Args:
+            group: the sites.
+
+        Returns:
+            The state that `tilt` reads.
         """
         return ()
 
@@ -144,7 +165,20 @@ class Moments(ABC):
         key: Key[Array, ""],
         tilted: Tilted,
     ) -> Float[Array, ""]:
-        """E[log t] under factor × cavity: in closed form where the factor has one, else ∂ log Z/∂power at power 1."""
+        """E[log t] under factor × cavity: in closed form where the factor has one, else ∂ log Z/∂power at power 1.
+
+        Args:
+            state: as `tilt` takes it, like all arguments but the last.
+            factor: t.
+            family: of the cavity.
+            cavity: natural parameters, without a batch axis.
+            data: of this site.
+            key: the site's own.
+            tilted: the outcome of `tilt` at power 1.
+
+        Returns:
+            One number.
+        """
         known = factor.expected_log(family, cavity, data, tilted)
         if known is not NotImplemented:
             return known
@@ -155,14 +189,29 @@ class Moments(ABC):
         return jax.jvp(log_z, (jnp.ones(()),), (jnp.ones(()),))[1]
 
     def learn(self, state: Any, batch: Batch) -> tuple[Any, bool]:
-        """The state after a sweep, on the host, and whether it has changed so that a run that would end must go on."""
+        """The state after a sweep, on the host, and whether it has changed so that a run that would end must go on.
+
+        Args:
+            state: as `init` or the last call of `learn` gave it.
+            batch: all sites of the group, at the cavities after the sweep.
+
+        Returns:
+            A state of the same shapes, and whether it has changed so.
+        """
         return state, False
 
     def raise_failure(self, reached: Any) -> None:  # noqa: B027
         """Raise what went wrong on the host while a compiled program, which cannot raise, worked out `reached`."""
 
     def evaluations(self, family: Family) -> int:
-        """Factor evaluations one `tilt` costs, for the accounting of cost; a closed form counts as one."""
+        """Factor evaluations one `tilt` costs, for the accounting of cost; a closed form counts as one.
+
+        Args:
+            family: of the messages.
+
+        Returns:
+            A whole number.
+        """
         return 1
 
 

@@ -56,18 +56,53 @@ class Method(ABC):
         schedule = None if self.sweeps is None else self.sweeps.schedule
         return schedule is not None and schedule.names_sites
 
-    def validate(self, problem: Problem) -> None:
-        """Refuse, in one sentence, a problem the method is not defined for; most are for all there are."""
-        return
+    def validate(self, problem: Problem) -> None:  # noqa: B027
+        """Refuse, in one sentence, a problem the method is not defined for; most are for all there are.
+
+        Args:
+            problem: one that has passed its own `validate`.
+
+        Raises:
+            TypeError, ValueError: the method is not defined for it.
+        """
 
     @abstractmethod
     def solve(self, problem: Problem, init: Start | None, key: jax.Array, limits: Limits) -> Solution:
-        """The solution from flat sites, or from those of `init`, driven from the host."""
+        """The solution from flat sites, or from those of `init`, driven from the host.
+
+        Args:
+            problem: a valid one.
+            init: sites to begin with, None for flat ones.
+            key: of all random numbers.
+            limits: what ends the run early.
+
+        Returns:
+            The solution, with the status in which the run ended.
+        """
 
     def solve_traced(self, problem: Problem, init: Start | None, key: jax.Array) -> Solution:
-        """The solution inside a caller's `vmap` or `jit`: one compiled run."""
+        """The solution inside a caller's `vmap` or `jit`: one compiled run.
+
+        Args:
+            problem: a valid one, traced.
+            init: sites to begin with, None for flat ones.
+            key: of all random numbers.
+
+        Returns:
+            The solution.
+
+        Raises:
+            TypeError: the method is driven from the host.
+        """
         raise TypeError(f"{self} is driven from the host and cannot run inside jax.vmap or jax.jit; use EP there.")
 
     def loosen(self, tol: float) -> Self:
-        """The method as a search over hyperparameters uses it: a tolerance of at least `tol`, and EP's energy only."""
+        """The method as a search over hyperparameters uses it: a tolerance of at least `tol`, and EP's energy only.
+
+        Args:
+            tol: the tolerance that is enough.
+
+        Returns:
+            The method with the larger of the two tolerances.
+        """
         return dataclasses.replace(self, tol=max(self.tol, tol))  # type: ignore[type-var]
