@@ -29,9 +29,6 @@ def last_words(code, *arguments, seconds):
     return lines[-1]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="defect 10: 150 MB of text become more than 2 GiB of word objects"
-)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the memory of a process")
 def test_a_packed_network_is_read_in_proportion_to_its_text_or_refused(tmp_path):
     variables, factors = 20, 48
@@ -70,9 +67,6 @@ def model_file(tmp_path_factory):
     return path
 
 
-@pytest.mark.xfail(
-    strict=True, raises=RecursionError, reason="defect 11: a kernel nested 900 deep is a bare RecursionError"
-)
 def test_a_model_file_with_a_kernel_nested_too_deep_is_refused_in_a_sentence(model_file, tmp_path):
     kind, header, arrays = _storage.load(model_file)
     (model,) = header["models"]
@@ -90,9 +84,6 @@ def test_a_model_file_with_a_kernel_nested_too_deep_is_refused_in_a_sentence(mod
         cv.load(path)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TypeError, reason="defect 11: no argument lowers the 8 GiB that the arrays may unpack to"
-)
 def test_how_much_a_model_file_may_unpack_to_can_be_lowered(model_file):
     with pytest.raises(ValueError, match="max_bytes"):
         cv.load(model_file, max_bytes=100)

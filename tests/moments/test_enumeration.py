@@ -84,6 +84,6 @@ def test_the_impossible_is_flagged_not_nan():
 def test_what_it_cannot_do_is_said_in_words():
     with pytest.raises(TypeError, match="Quadrature"):
         Enumeration().evaluations(Gaussian())
-    with pytest.raises(TypeError, match="joint states"):
+    with pytest.raises(ValueError, match="joint states"):
         Enumeration().evaluations(Product((Categorical(10),) * 8))
     assert Enumeration().evaluations(Product((Categorical(4), Categorical(3)))) == 12

@@ -8,6 +8,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.datasets import load_iris
 from sklearn.metrics import brier_score_loss
 
+from cavity._storage.writing import write_whole
 from cavity.estimators import GPClassifier
 from cavity.kernels import RBF
 from cavity.reports import Table
@@ -20,7 +21,7 @@ from cavity.reports.classifier_report import (
     findings,
     suspect_table,
 )
-from cavity.reports.html import Section, page, write_whole
+from cavity.reports.html import Section, page
 
 EVIL = (
     "<script>alert(1)</script>",

@@ -71,11 +71,13 @@ def check_target(option: str, path: Path, overwrite: bool, *others: Path) -> Non
     """
     if any(path.resolve() == other.resolve() for other in others):  # links followed
         raise ValueError(f"{option} must not name a file the command reads or writes already; found {path}.")
-    if path.is_dir():
-        raise ValueError(f"{option} must name a file; {path} is a folder.")
-    if not path.absolute().parent.is_dir():
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        what = "a folder" if target.is_dir() else "a device, a pipe or a socket"
+        raise ValueError(f"{option} must name a file; {path} is {what}.")
+    if not target.parent.is_dir():
         raise ValueError(f"{option} must name a file in a folder that exists; found {path}.")
-    if not os.access(path.absolute().parent, os.W_OK):
+    if not os.access(target.parent, os.W_OK):
         raise ValueError(f"{option} must name a file in a folder that can be written to; found {path}.")
-    if path.exists() and not overwrite:
+    if os.path.lexists(path) and not overwrite:  # a link that leads nowhere as well
         raise ValueError(f"{option}: {path} exists already; name another file or add --overwrite.")

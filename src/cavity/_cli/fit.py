@@ -17,10 +17,10 @@ from cavity._cli.model_file import save_model
 from cavity._cli.options import KERNELS, LIKELIHOODS, Candidate, fit_with_notes, searched
 from cavity._cli.preprocessing import Reading, Recipe, read_labelled
 from cavity._storage.csv_table import Sheet
+from cavity._storage.writing import write_whole
 from cavity.estimators._base import AS_PROMISED
 from cavity.reports import Table, UnitProgress, show
 from cavity.reports.classifier_report import FEW, Data, Evidence, classifier_page, findings, summary, suspect_table
-from cavity.reports.html import write_whole
 
 #: kernels whose evidences stand beside that of the fitted one on the page
 COMPARED = ("rbf", "matern", "poly", "linear")

@@ -16,14 +16,15 @@ from cavity._cli.errors import check_target, in_a_sentence, printable
 from cavity._cli.fit import print_notes, print_written, shown
 from cavity._cli.options import Overwrite
 from cavity._core import checks
+from cavity._storage.writing import write_whole
 from cavity.discrete import Clusters, DiscreteGraph, exact_discrete, exact_map, max_product
 from cavity.discrete.graph import Contradiction
 from cavity.discrete.io.uai import write_map, write_mar, write_pr
 from cavity.inference.methods import Method
 from cavity.inference.status import FIXED_POINTS, Status
+from cavity.moments.enumeration import LARGEST, TooManyStates
 from cavity.reports import SweepProgress, Table, UnitProgress, show
 from cavity.reports.figures import png
-from cavity.reports.html import write_whole
 from cavity.reports.network import check_drawable, least_certain, network_figure
 
 TASKS = ("MAR", "PR", "MAP")
@@ -165,7 +166,13 @@ def answered(graph: DiscreteGraph, question: Question, console: Console) -> Infe
             callback = None if progress.progress.disable else progress
             limits = {"max_seconds": question.max_seconds, "callback": callback}
             method = METHODS[question.method]
-            answer = by_max_product(graph, method, limits) if maximise else approximated(graph, form, method, limits)
+            try:
+                answer = (
+                    by_max_product(graph, method, limits) if maximise else approximated(graph, form, method, limits)
+                )
+            except TooManyStates:
+                largest = f"more than {LARGEST} joint states, which this --approximation cannot sum over"
+                raise ValueError(f"A table of the model has {largest}; --approximation exact may do it.") from None
     return answer._replace(seconds=time.perf_counter() - began)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from cavity._cli.options import Overwrite, Separator
 from cavity._cli.preprocessing import MISSING, UNSEEN
 from cavity._core import checks
 from cavity._storage.csv_table import Sheet, read_sheet
-from cavity.reports.html import write_whole
+from cavity._storage.writing import write_whole
 
 
 def predict_command(
@@ -51,7 +52,7 @@ def predict_command(
         check_target("--out", out, overwrite, data, model)
         estimator, recipe = load_model(model)
         recipe = recipe._replace(missing=checks.choice("--missing", missing or recipe.missing, MISSING))
-        whole = read_sheet(data, separator)
+        whole = read_sheet(data, separator, known=recipe.names)
         sheet = whole
         if recipe.missing == "drop":
             sheet = whole.without_gaps(tuple(name for name in recipe.names if name in whole.columns))
@@ -66,11 +67,21 @@ def predict_command(
         console.print(Text(f"{len(sheet.rows)} rows predicted{also}; written: {out}"), soft_wrap=True)
 
 
+def harmless(label: str) -> str:
+    """A label that a spreadsheet shows as it is: words that begin as a formula does get an apostrophe in front."""
+    return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) and not reads_as_number(label) else label
+
+
+def reads_as_number(label: str) -> bool:
+    """Whether a spreadsheet takes the label for a number, as it does −1, and not for a formula."""
+    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", label, re.ASCII) is not None
+
+
 def prediction_lines(sheet: Sheet, classes: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> str:
     """The file of predictions; numbers have all their digits."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "label", *(f"P({name})" for name in classes)])
     for number, label, row in zip(sheet.numbers, labels, probabilities.tolist(), strict=True):
-        writer.writerow([number, label, *row])
+        writer.writerow([number, harmless(str(label)), *row])
     return text.getvalue()

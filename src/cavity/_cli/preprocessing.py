@@ -15,6 +15,8 @@ from cavity._storage.csv_table import Sheet, is_nothing, read_sheet
 MISSING = ("error", "drop", "mean")
 #: what may be done about a level that was not there in training
 UNSEEN = ("error", "zero")
+#: a cell so many times as far from the median as others are is pointed out
+FAR = 1e4
 #: more labels than this are no classes
 MOST_CLASSES = 50
 
@@ -113,7 +115,43 @@ def read_labelled(data: Path, reading: Reading) -> tuple[Recipe, Sheet, np.ndarr
     if respelled:
         words = ", ".join(repr(name) for name in respelled)
         notes.append(f"Labels that are the same number are one class; other spellings were: {words}.")
+    notes += class_notes(y) + [note for column in recipe.columns for note in column_notes(kept, column, missing)]
     return recipe, kept, recipe.matrix(kept), y, notes
+
+
+def class_notes(y: np.ndarray) -> list[str]:
+    """Which classes differ in nothing but case, and may be one."""
+    spellings: dict[str, list[str]] = {}
+    for name in np.unique(y).tolist():
+        spellings.setdefault(name.casefold(), []).append(name)
+    return [
+        f"Classes that differ in upper and lower case alone: {', '.join(map(repr, own))}."
+        for own in spellings.values()
+        if len(own) > 1
+    ]
+
+
+def column_notes(sheet: Sheet, column: NumberColumn | CategoryColumn, missing: str) -> list[str]:
+    """What a user may want to know of a column: it tells nothing, or one of its cells cannot be right."""
+    name, advice = column.name, "it tells nothing, and --ignore leaves it out."
+    if isinstance(column, CategoryColumn):
+        if len(column.levels) == 1:
+            return [f"Column {name!r} holds one value alone, {column.levels[0]!r}: {advice}"]
+        return [f"Column {name!r} holds another word in every row: {advice}"] * (len(column.levels) == len(sheet.rows))
+    values = numeric_column(sheet, name, missing)
+    known = values[~np.isnan(values)]
+    if known.min() == known.max():
+        return [f"Column {name!r} holds one value alone, {known[0]:g}: {advice}"]
+    if len(known) > 2 and (np.abs(known) < 2**53).all() and (np.diff(np.sort(known)) == 1).all():
+        return [f"Column {name!r} numbers the rows: if it means nothing else, {advice}"]
+    middle = np.median(known / 2) * 2  # halves, so that the mean of two large ones does not overflow
+    with np.errstate(over="ignore"):
+        away = np.abs(np.where(np.isnan(values), middle, values) - middle)
+    row = int(np.argmax(away))
+    if away[row] > FAR * np.median(away[away > 0]):
+        what = f"{values[row]:g} is so far from the others that these become nearly equal"
+        return [f"{sheet.place(row, name)}: {what}; is the cell right?"]
+    return []
 
 
 def learn_preprocessing(
@@ -141,11 +179,19 @@ def learn_preprocessing(
     if missing == "drop":
         sheet = sheet.without_gaps((*names, label))
     columns: list[NumberColumn | CategoryColumn] = []
+    refused: dict[str, str] = {}
     for name in names:
         words = name in categorical
-        columns.append(
-            category_column(sheet, name, missing) if words else number_column(sheet, name, missing, standardize)
-        )
+        try:
+            columns.append(
+                category_column(sheet, name, missing) if words else number_column(sheet, name, missing, standardize)
+            )
+        except ValueError as error:
+            refused[name] = str(error)
+    if refused:
+        first, *others = refused
+        also = f" Other columns that cannot be used: {', '.join(map(repr, others))}." if others else ""
+        raise ValueError(refused[first] + also)
     return Recipe(label, tuple(columns), missing), sheet
 
 
@@ -212,8 +258,8 @@ def encoded(sheet: Sheet, column: NumberColumn | CategoryColumn, missing: str, u
     values = numeric_column(sheet, column.name, missing)
     with np.errstate(over="ignore"):
         scaled = (np.where(np.isnan(values), column.fill, values) - column.shift) / column.scale
-    if not np.isfinite(scaled).all():
-        row = int(np.argmin(np.isfinite(scaled)))
+    if not (small := np.abs(scaled) <= checks.LARGEST).all():
+        row = int(np.argmin(small))
         raise ValueError(f"{sheet.place(row, column.name)}: {values[row]} is too large for the scale of the column.")
     return scaled[:, None]
 

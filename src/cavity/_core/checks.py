@@ -6,6 +6,7 @@ are being traced cannot be looked at; their shapes still are.
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -108,4 +109,11 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in options:
         found = repr(value) if isinstance(value, str) else type(value).__name__
         raise ValueError(f"{name} must be one of {', '.join(options)}; found {found}.")
+    return value
+
+
+def random_key(name: str, value: Any) -> Any:
+    """A key that `jax.random.key` made, and no seed."""
+    if not jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key):
+        raise TypeError(f"{name} must be made by jax.random.key(...); found {type(value).__name__}.")
     return value

@@ -5,20 +5,26 @@ Rows are numbered as spreadsheets and editors show them: the names are row 1, th
 
 import csv
 from collections import Counter
+from collections.abc import Iterator
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 #: cells that stand for a missing value, whatever their case
 NOTHING = frozenset({"", "na", "n/a", "nan", "null", "?"})
 #: empty rows named by their numbers; of more, the first ones
 NAMED = 5
+#: characters of a line, and of a whole file: what is above is no table, and may have no end
+LONGEST_LINE, LARGEST_TABLE = 2**24, 2**30
+#: what may be typed for a separator that is no printed character
+ESCAPED = {r"\t": "\t"}
 
 
 class Sheet(NamedTuple):
     """Cells without the blanks around them.
 
     numbers: the row number of every row in the file. empty: those of rows that hold nothing and are passed over.
+    unnamed: whether a first column without a name was passed over.
     """
 
     source: str
@@ -26,6 +32,7 @@ class Sheet(NamedTuple):
     numbers: tuple[int, ...]
     rows: list[list[str]]
     empty: tuple[int, ...] = ()
+    unnamed: bool = False
 
     def column(self, name: str) -> list[str]:
         """The cells of a column."""
@@ -37,12 +44,15 @@ class Sheet(NamedTuple):
         return f"{self.source}, row {self.numbers[row]}, column {column!r}"
 
     def notes(self) -> list[str]:
-        """What was passed over, in a sentence, if anything was."""
+        """What was passed over, in a sentence each."""
+        found = (
+            [f"Column 1 of {self.source} has no name and was passed over, as row numbers are."] if self.unnamed else []
+        )
         if not self.empty:
-            return []
+            return found
         more = ", …" if len(self.empty) > NAMED else ""
         named = ", ".join(str(number) for number in self.empty[:NAMED]) + more
-        return [f"Empty rows of {self.source} that were passed over: {len(self.empty)} (row {named})."]
+        return [*found, f"Empty rows of {self.source} that were passed over: {len(self.empty)} (row {named})."]
 
     def require(self, option: str, names: tuple[str, ...]) -> None:
         """Refuse names of columns that are not here."""
@@ -65,22 +75,33 @@ def is_nothing(cell: str) -> bool:
     return cell.lower() in NOTHING
 
 
-def read_sheet(path: Path, separator: str = ",") -> Sheet:
-    """A file with a row of names and at least one row below it. Rows that are empty altogether are only counted."""
+def read_sheet(path: Path, separator: str = ",", known: tuple[str, ...] = (), max_bytes: int = LARGEST_TABLE) -> Sheet:
+    """A file with a row of names and at least one row below it. Rows that are empty altogether are only counted.
+
+    The cells take up to some thirty times the memory that the file does.
+
+    Args:
+        path: of the file.
+        separator: what stands between cells.
+        known: names that a single column may have; other tables have two columns at least.
+        max_bytes: refuse a file with more characters than that.
+    """
+    separator = ESCAPED.get(separator, separator)
     if len(separator) != 1 or separator in '"\r\n':
-        raise ValueError(f"--separator must be one character, such as ';'; found {separator!r}.")
+        raise ValueError(f"--separator must be one character, such as ';' or '\\t'; found {separator!r}.")
     numbers, rows, empty, columns, number = [], [], [], None, 0
     # Bytes that are not UTF-8 become marks in the text, so that the cell they are in can be named.
     with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         try:
-            for number, raw in enumerate(csv.reader(file, delimiter=separator, strict=True), 1):
+            lines = bounded_lines(file, path, max_bytes)
+            for number, raw in enumerate(csv.reader(lines, delimiter=separator, strict=True), 1):
                 cells, place = [cell.strip() for cell in raw], f"{path}, row {number}"
                 if not any(cells):
                     empty.append(number)
                     continue
                 check_text(cells, columns, place)
                 if columns is None:
-                    columns = check_names(cells, separator, place)
+                    columns = check_names(cells, separator, place, known)
                     continue
                 check_length(cells, columns, place)
                 numbers.append(number)
@@ -91,7 +112,20 @@ def read_sheet(path: Path, separator: str = ",") -> Sheet:
         raise ValueError(f"{path} is empty: it must begin with a row of names.")
     if not rows:
         raise ValueError(f"{path} has a row of names and no row below it.")
-    return Sheet(str(path), columns, tuple(numbers), rows, tuple(empty))
+    unnamed = not columns[0]
+    if unnamed:
+        columns, rows = columns[1:], [cells[1:] for cells in rows]
+    return Sheet(str(path), columns, tuple(numbers), rows, tuple(empty), unnamed)
+
+
+def bounded_lines(file: TextIO, path: Path, most: int) -> Iterator[str]:
+    """The lines of a file; not of one that is no table, whose lines or whose end may never come."""
+    while line := file.readline(LONGEST_LINE + 1):
+        most -= len(line)
+        if len(line) > LONGEST_LINE or most < 0:
+            what = f"a line of more than {LONGEST_LINE}" if most >= 0 else "too many"
+            raise ValueError(f"{path} has {what} characters; what is read as a table must be smaller.")
+        yield line
 
 
 def check_text(cells: list[str], columns: tuple[str, ...] | None, place: str) -> None:
@@ -102,16 +136,20 @@ def check_text(cells: list[str], columns: tuple[str, ...] | None, place: str) ->
             raise ValueError(f"{place}, column {column} is not text in UTF-8: save the file in that encoding.")
 
 
-def check_names(cells: list[str], separator: str, place: str) -> tuple[str, ...]:
-    """Refuse names that are empty or used twice, and a table of fewer than two columns."""
-    if len(cells) == 1:
-        other = next((mark for mark in ";\t,|" if mark != separator and mark in cells[0]), None)
+def check_names(cells: list[str], separator: str, place: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse names that are empty or used twice, and a table of fewer than two columns.
+
+    The first of several columns may be without a name: row numbers are written so, and passed over.
+    """
+    named = cells if cells[0] else cells[1:]
+    if len(named) == 1 and named[0] not in known:
+        other = next((mark for mark in ";\t,|" if mark != separator and mark in named[0]), None)
         hint = f". Is --separator {other!r} meant?" if other else "."
-        raise ValueError(f"{place} must name a label and at least one other column; found {cells[0]!r} alone{hint}")
-    for position, name in enumerate(cells):
+        raise ValueError(f"{place} must name a label and at least one other column; found {named[0]!r} alone{hint}")
+    for position, name in enumerate(named, 1 + len(cells) - len(named)):
         if not name:
-            raise ValueError(f"{place}, column {position + 1} has no name.")
-    name, count = Counter(cells).most_common(1)[0]
+            raise ValueError(f"{place}, column {position} has no name.")
+    name, count = Counter(named).most_common(1)[0]
     if count > 1:
         positions = " and ".join(str(position + 1) for position, cell in enumerate(cells) if cell == name)
         raise ValueError(f"{place} must name each column once; found {name!r} in columns {positions}.")

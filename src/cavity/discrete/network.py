@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from cavity._storage.writing import write_whole
 from cavity.discrete.approx.approximate import Approximation, DiscreteSolution, approximate
 from cavity.discrete.approx.filtering import Filtered, boyen_koller
 from cavity.discrete.approx.suggest import Suggestion, suggest
@@ -34,7 +35,8 @@ def kind_of(text: str, path: str) -> str:
     start = re.match(r"(?:\s+|#[^\n]*|//[^\n]*|/\*.*?\*/)*([^\s{]{0,99})", text, re.DOTALL)
     word = start[1] if start else ""
     if word not in FIRST_WORDS and not word.isdecimal():
-        raise ValueError(f"line 1: the format is not known from the first word {quoted(word)}; name it by kind.")
+        wanted = "a file must begin as a .uai, .fg or .bif file does, or its name end so"
+        raise ValueError(f"line 1: the format is not known from the first word {quoted(word)}; {wanted}.")
     return FIRST_WORDS.get(word, "fg")
 
 
@@ -60,7 +62,12 @@ class DiscreteGraph(TableGraph):
 
     @classmethod
     def read(
-        cls, source: Source, *, evidence: Source | Mapping[Any, Any] | None = None, kind: str | None = None
+        cls,
+        source: Source,
+        *,
+        evidence: Source | Mapping[Any, Any] | None = None,
+        kind: str | None = None,
+        max_bytes: int | None = None,
     ) -> Self:
         """The graph of a .uai, .fg or .bif file (or .gz of one), or of such a text: a string with a newline.
 
@@ -68,6 +75,8 @@ class DiscreteGraph(TableGraph):
             source: path of the file, or the text.
             evidence: variable → state, or an `.evid` file or text; no file is looked for.
             kind: "uai", "fg" or "bif", where the suffix and the first word do not say it.
+            max_bytes: refuse a file that unpacks to more, or whose tables take more; None: more than 64 MiB and than 32
+                times its size.
 
         Returns:
             The graph.
@@ -83,14 +92,14 @@ class DiscreteGraph(TableGraph):
         """
         if kind is not None and kind not in PARSERS:
             raise ValueError(f"kind must be {', '.join(PARSERS)} or None; found {kind!r}.")
-        text, path = text_of(source)
+        text, path, limit = text_of(source, max_bytes)
         try:
-            graph = PARSERS[kind or kind_of(text, path)](text, cls)
+            graph = PARSERS[kind or kind_of(text, path)](text, cls, limit)
         except ValueError as error:
             raise ValueError(f"{path}: {error}" if path else str(error)) from None
         if evidence is None or isinstance(evidence, Mapping):
             return graph.given(evidence) if evidence else graph
-        text, path = text_of(evidence)
+        text, path, _ = text_of(evidence, max_bytes)
         try:
             return graph.given(parse_evidence(text, graph.cardinalities))
         except ValueError as error:
@@ -118,9 +127,9 @@ class DiscreteGraph(TableGraph):
         target = Path(path)
         if target.suffix not in (".uai", ".fg"):
             raise ValueError(f"path must end in .uai or .fg; found {str(target)!r}.")
-        target.write_text(format_uai(self) if target.suffix == ".uai" else format_fg(self), encoding="ascii")
+        write_whole(target, format_uai(self) if target.suffix == ".uai" else format_fg(self))
         if self.evidence and target.suffix == ".uai":
-            target.with_name(f"{target.name}.evid").write_text(format_evidence(self.evidence), encoding="ascii")
+            write_whole(target.with_name(f"{target.name}.evid"), format_evidence(self.evidence))
 
     def to_uai(self) -> str:
         """The text of the `.uai` file: soft evidence becomes factors, evidence is not part of it.

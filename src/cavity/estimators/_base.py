@@ -75,7 +75,10 @@ class LatentGaussianEstimator(BaseEstimator):
         for start in range(0, rows.shape[0], CHUNK):
             features = self._features(rows[start : start + CHUNK])
             chunks.append(list(map(methodcaller("predict", features), self.models_)))
-        return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+        found = jax.tree.map(lambda *parts: np.concatenate(parts), *chunks)
+        if any(np.isnan(values).any() for values in jax.tree.leaves(found)):
+            raise ValueError("X must not be so large that predictions overflow; found one that is not a number.")
+        return found
 
     def _seed(self) -> int:
         """A whole number from `random_state`, for restarts of the search."""
@@ -149,6 +152,14 @@ def check_size(name: str, values: Any) -> None:
     far = np.abs(numbers) > LARGEST
     if far.any():
         raise ValueError(f"{name} must hold numbers between ±{LARGEST:g}; found {numbers[far][0]:g}: scale it.")
+
+
+def refuse_text(y: Any) -> None:
+    """Refuse words where a regression needs numbers."""
+    cells = np.asarray(y)
+    words = (cell for cell in cells.ravel() if isinstance(cell, str | bytes)) if cells.dtype.kind in "OUS" else ()
+    for word in words:
+        raise ValueError(f"y must hold numbers; found {word!r}. A classifier takes words.")
 
 
 def checked_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:

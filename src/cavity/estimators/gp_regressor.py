@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators._base import check_size, checked_sample_weight, loo_log_predictive
+from cavity.estimators._base import check_size, checked_sample_weight, loo_log_predictive, refuse_text
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
 from cavity.models._latent_gaussian.rows import unique_rows
@@ -108,6 +108,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         Raises:
             ValueError: an argument cannot be used, or the posterior is improper.
         """
+        refuse_text(y)
         X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
         check_size("X", X)
         check_size("y", y)

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
 from cavity._core.precision import float64
 from cavity._core.system import one_blas_thread
 from cavity._diagnostics.proposal import Component, fit_mixture, mixture, temper, widen_gaussian
@@ -215,6 +216,7 @@ def check(solution: "Solution", draws: int = 4000, key: jax.Array | None = None)
     require_densities("check", solution.problem)
     problem = jax.tree.map(jnp.asarray, solution.problem)
     key = jax.random.key(0) if key is None else key
+    checks.random_key("key", key)
     coordinates = problem.posterior.coordinates(problem.prior, jax.tree.map(jnp.asarray, solution.q))
     if coordinates is None:
         found = from_families(problem, solution.q, draws, key)

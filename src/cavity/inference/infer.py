@@ -107,8 +107,8 @@ def infer(
         raise TypeError(f"method must be made by Auto(), EP(), PowerEP(...) and the like; found {method!r}.")
     if max_seconds is not None:
         checks.positive("max_seconds", max_seconds)
-    if key is not None and not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
-        raise TypeError(f"key must be made by jax.random.key(...); found {type(key).__name__}.")
+    if key is not None:
+        checks.random_key("key", key)
     deadline = math.inf if max_seconds is None else time.perf_counter() + max_seconds
     # Known numbers are computed with at once, also inside a caller's `jit`.
     traced = isinstance(jnp.zeros(()), Tracer)

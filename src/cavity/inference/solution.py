@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity.inference._visit import Report, State, deletion, gather, propose
@@ -190,7 +191,7 @@ class Solution(Result):
             The draws, along the first axis of an array; of a graph a tuple of such arrays, one per family.
         """
         prior, q = jax.tree.map(jnp.asarray, (self.problem.prior, self.q))
-        return self.problem.posterior.sample(key, prior, q, draws)
+        return self.problem.posterior.sample(checks.random_key("key", key), prior, q, draws)
 
     @float64
     def log_density(self, x: Any) -> Any:

@@ -157,6 +157,10 @@ def entry_terms(
     return found
 
 
+class TooManyStates(ValueError):
+    """The table of a factor has more joint states than are summed over."""
+
+
 def states_of(family: Family) -> tuple[int, ...]:
     """How many states each categorical variable of a family has, or a sentence why it has none."""
     states: list[int] = []
@@ -168,7 +172,7 @@ def states_of(family: Family) -> tuple[int, ...]:
             )
         states.append(own.states)
     if (joint := math.prod(states)) > LARGEST:
-        raise TypeError(
+        raise TooManyStates(
             f"Enumeration over {len(states)} variables has {joint} joint states, more than {LARGEST}. "
             "Use cavity.Importance(draws=10_000)."
         )

@@ -13,6 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cavity._storage.writing import write_whole
+
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#777777"
@@ -150,7 +152,7 @@ def save(sheet: Figure, path: str | Path, dpi: int = 150) -> Path:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(png(sheet, dpi))
+    write_whole(target, png(sheet, dpi))
     return target
 
 

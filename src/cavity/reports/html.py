@@ -3,10 +3,8 @@
 import base64
 import html
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from cavity._storage.npz import whole_file
 from cavity.reports.figures import Figure, png
 from cavity.reports.tables import Table, cell, numeric_columns
 
@@ -86,9 +84,3 @@ def table_markup(table: Table) -> str:
     head = f"<thead>{line([str(name) for name in table.columns], 'th')}</thead>"
     note = f'\n<p class="note">{escaped(table.note)}</p>' if table.note else ""
     return f'<div class="wide"><table>\n{head}\n<tbody>\n{rows}\n</tbody></table></div>{note}'
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Bytes, or text in UTF-8, to exactly this path: the file appears, or is replaced, when it is complete."""
-    with whole_file(path) as file:
-        file.write(content.encode("utf-8") if isinstance(content, str) else content)

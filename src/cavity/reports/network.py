@@ -235,7 +235,7 @@ def network_figure(graph: DiscreteGraph, marginals: Sequence[np.ndarray], title:
     ax = axes[0, 0]
     ax.set_axis_off()
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
-    ax.set_title(title, fontsize=10, loc="left")
+    ax.set_title(title, fontsize=10, loc="left", parse_math=False)
     lines = [
         (drawing.variables[variable], place)
         for place, scope in zip(drawing.factors, drawing.scopes, strict=True)

@@ -123,7 +123,7 @@ MALFORMED = [
         + f"probability ( v0 | {' '.join(f'v{k}' for k in range(1, 40))} )"
         "{ default 0.5, 0.5; }",
         41,
-        f"have {2**40} entries, above the limit",
+        f"take {8 * 2**40} bytes, above the limit",
     ),
     (
         "".join(variable(f"v{k}", "x", 1) for k in range(64))

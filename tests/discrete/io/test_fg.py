@@ -128,13 +128,13 @@ MALFORMED = [
     ("1\n\n1\n0\n2\n2\n0 1\n1 one", 8, "a value, a number; found 'one'"),
     ("1\n\n1\n0\n2\n1\n0 1_0", 7, "a number; found '1_0'"),
     ("1\n\n1\n0\n2\n1\n0 1\n7", 8, "the text should end here; found '7'"),
-    ("1\n\n2\n0 1\n65536 65536\n0\n", 3, "the tables up to factor 0 have more entries than the limit, 134217728"),
-    ("1\n\n40\n" + " ".join(map(str, range(40))) + "\n" + "9 " * 40 + "\n0\n", 3, "more entries than the limit"),
     (
-        "3\n\n1\n0\n100000000\n0\n\n1\n0\n100000000\n0\n\n0\n0\n",
-        8,
-        "the tables up to factor 1 have more entries than the limit",
+        "1\n\n2\n0 1\n65536 65536\n0\n",
+        3,
+        "the tables up to factor 0 take 34359738368 bytes, above the limit max_bytes=67108864",
     ),
+    ("1\n\n40\n" + " ".join(map(str, range(40))) + "\n" + "9 " * 40 + "\n0\n", 3, "above the limit max_bytes"),
+    ("3\n\n1\n0\n5000000\n0\n\n1\n0\n5000000\n0\n\n0\n0\n", 8, "the tables up to factor 1 take 80000000 bytes"),
 ]
 
 

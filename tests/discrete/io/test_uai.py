@@ -126,7 +126,7 @@ MALFORMED = [
     ("MARKOV\n1\n-3\n0", 3, "a cardinality must be at least 1; found -3"),
     ("MARKOV\n1\n99999999999999999999\n0", 3, "a cardinality is too large"),
     ("MARKOV\n1\n1_0\n0", 3, "a number; found '1_0'"),
-    ("MARKOV\n2\n100000000\n100000000\n0", 3, "200000000 states together, above the limit"),
+    ("MARKOV\n2\n100000000\n100000000\n0", 3, "states of the variables take 1600000000 bytes, above the limit"),
     ("MARKOV\n1\n2", 3, "the text ends where the number of factors"),
     ("MARKOV\n1\n2\n7\n1 0", 4, "the number of factors is 7, but only 2 words follow"),
     ("MARKOV\n1\n2\n1\n-1 0\n", 5, "the length of scope 0 .* must be at least 0"),

@@ -9,13 +9,14 @@ the scope (child, parents…). Variables and states keep their names and the ord
 import graphlib
 import math
 import re
+from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, error_at, quoted
+from cavity.discrete.io.tokens import LARGEST_SCOPE, SMALL, error_at, quoted
 
 #: published networks round their probabilities, some to two digits
 LARGEST_ROUNDING = 0.05
@@ -44,9 +45,8 @@ class BifWords:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.pieces: list[str] = []
-        self.is_sign: list[bool] = []
-        self.offsets: list[int] = []
+        # Numbers and no objects: a list of the words takes many times the memory of the text.
+        self.offsets, self.ends, self.is_sign = array("q"), array("q"), bytearray()
         self.place = offset = 0
         while offset < len(self.text):
             match = PIECE.match(self.text, offset)
@@ -60,17 +60,22 @@ class BifWords:
                     raise error_at(self.text, start, "a property has no semicolon.")
                 offset = rest.end()
             elif match["gap"] is None and match["sign"] != ",":
-                self.pieces.append(match["quoted"] if match["quoted"] is not None else match[0])
+                begin, end = match.span("quoted" if match["quoted"] is not None else 0)
+                self.offsets.append(begin)
+                self.ends.append(end)
                 self.is_sign.append(match["sign"] is not None)
-                self.offsets.append(start)
+
+    def piece(self, place: int) -> str:
+        """A word, without the quotation marks, or a sign."""
+        return self.text[self.offsets[place] : self.ends[place]]
 
     def at_statement(self) -> bool:
         """Whether what comes next begins a statement: elsewhere, property may be a name."""
-        return not self.pieces or (self.is_sign[-1] and self.pieces[-1] in "{};")
+        return not self.ends or (bool(self.is_sign[-1]) and self.piece(-1) in "{};")
 
     def ended(self) -> bool:
         """Whether no word is left."""
-        return self.place >= len(self.pieces)
+        return self.place >= len(self.ends)
 
     def error(self, place: int, sentence: str) -> ValueError:
         """The error that what stands at a place is the reason of."""
@@ -81,11 +86,13 @@ class BifWords:
         """The error that something else should stand here."""
         if self.ended():
             return self.error(self.place, f"the text ends where {wanted} should stand.")
-        return self.error(self.place, f"expected {wanted}; found {quoted(self.pieces[self.place])}.")
+        return self.error(self.place, f"expected {wanted}; found {quoted(self.piece(self.place))}.")
 
     def accept(self, piece: str) -> bool:
         """Go on if this is what stands here."""
-        here = not self.ended() and self.pieces[self.place] == piece and self.is_sign[self.place] == (piece in SIGNS)
+        here = (
+            not self.ended() and self.piece(self.place) == piece and bool(self.is_sign[self.place]) == (piece in SIGNS)
+        )
         self.place += here
         return here
 
@@ -107,7 +114,7 @@ class BifWords:
         if self.ended() or self.is_sign[self.place]:
             raise self.unexpected(wanted)
         self.place += 1
-        return self.pieces[self.place - 1]
+        return self.piece(self.place - 1)
 
     def words_until(self, sign: str) -> list[str]:
         """All words up to a sign."""
@@ -139,8 +146,11 @@ class BifWords:
         return np.array([float(word) for word in words])
 
 
-def parse_bif(text: str, graph_type: type[Any] = TableGraph) -> Any:
-    """The graph of a `.bif` text. Variables may be declared behind the tables that use them."""
+def parse_bif(text: str, graph_type: type[Any] = TableGraph, limit: int = SMALL) -> Any:
+    """The graph of a `.bif` text. Variables may be declared behind the tables that use them.
+
+    limit: bytes that its tables may take.
+    """
     words = BifWords(text)
     graph = graph_type()
     tables = []
@@ -160,7 +170,7 @@ def parse_bif(text: str, graph_type: type[Any] = TableGraph) -> Any:
         raise words.error(words.place, "the text declares no variable.")
     cardinalities = graph.cardinalities.tolist()
     headers = [parse_header(words, graph, place, cardinalities) for place in tables]
-    check_network(words, graph, headers)
+    check_network(words, graph, headers, limit)
     for header in headers:
         graph.add_factor(header.scope, parse_table(words, graph, header))
     return graph
@@ -197,7 +207,7 @@ def parse_header(words: BifWords, graph: TableGraph, place: int, cardinalities: 
     return Header(tuple(scope), tuple(cardinalities[variable] for variable in scope), place, words.place)
 
 
-def check_network(words: BifWords, graph: TableGraph, headers: list[Header]) -> None:
+def check_network(words: BifWords, graph: TableGraph, headers: list[Header], limit: int) -> None:
     """Every variable has one table, none is its own ancestor, and the tables fit into memory."""
     name = graph.variables.name
     tables: dict[int, Header] = {}
@@ -207,9 +217,10 @@ def check_network(words: BifWords, graph: TableGraph, headers: list[Header]) -> 
         if child in tables:
             raise words.error(header.place, f"{quoted(name(child))} has two tables.")
         tables[child] = header
-        total += math.prod(header.shape)
-        if total > LARGEST:
-            raise words.error(header.place, f"the tables up to here have {total} entries, above the limit {LARGEST}.")
+        total += 8 * math.prod(header.shape)
+        if total > limit:
+            found = f"the tables up to here take {total} bytes"
+            raise words.error(header.place, f"{found}, above the limit max_bytes={limit}.")
     for number in range(len(graph.variables)):
         if number not in tables:
             raise words.error(words.place, f"{quoted(name(number))} has no table.")
@@ -241,7 +252,7 @@ def parse_table(words: BifWords, graph: TableGraph, header: Header) -> np.ndarra
         elif words.accept("default") and default is None and not whole:
             default = words.probabilities(shape[0])
         else:
-            raise words.error(start, f"expected a row, one table or one default; found {quoted(words.pieces[start])}.")
+            raise words.error(start, f"expected a row, one table or one default; found {quoted(words.piece(start))}.")
     missing = np.isnan(table[0])
     if missing.any() and default is None:
         states = np.unravel_index(int(np.argmax(missing)), shape[1:])

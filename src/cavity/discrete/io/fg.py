@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, PlainTable, Scopes, Tokens, store_tables, written_tables
+from cavity.discrete.io.tokens import LARGEST_SCOPE, SMALL, PlainTable, Scopes, Tokens, store_tables, written_tables
 
 
 class Heads(NamedTuple):
@@ -23,8 +23,8 @@ class Heads(NamedTuple):
     entries: np.ndarray
 
 
-def parse_fg(text: str, graph_type: type[Any] = TableGraph) -> Any:
-    """The graph of an `.fg` text, its factors in the order of the text."""
+def parse_fg(text: str, graph_type: type[Any] = TableGraph, limit: int = SMALL) -> Any:
+    """The graph of an `.fg` text, its factors in the order of the text. limit: bytes that its tables may take."""
     tokens = Tokens(re.sub("#[^\n]*", "", text))
     heads = parse_heads(tokens)
     where = consecutive(heads.places + 1, heads.lengths)
@@ -40,7 +40,7 @@ def parse_fg(text: str, graph_type: type[Any] = TableGraph) -> Any:
     scopes = Scopes(heads.lengths, members)
     if (twice := scopes.repeated()) is not None:
         raise tokens.error(where[twice], f"a factor names the variable {labels[twice]} twice.")
-    sizes = checked_sizes(tokens, heads, scopes, cardinalities)
+    sizes = checked_sizes(tokens, heads, scopes, cardinalities, limit)
     starts = np.cumsum(sizes) - sizes
     flat = parse_entries(tokens, heads, sizes, starts)
     without_gaps = np.array_equal(known, np.arange(len(known)))
@@ -66,12 +66,13 @@ def parse_heads(tokens: Tokens) -> Heads:
     return Heads(*found.T)
 
 
-def checked_sizes(tokens: Tokens, heads: Heads, scopes: Scopes, cardinalities: np.ndarray) -> np.ndarray:
+def checked_sizes(tokens: Tokens, heads: Heads, scopes: Scopes, cardinalities: np.ndarray, limit: int) -> np.ndarray:
     """Entries of every table, zeros counted: a few words can declare more than memory has."""
     sizes = scopes.sizes(cardinalities)
-    if (total := np.cumsum(sizes)).size and total[-1] > LARGEST:
-        k = int(np.argmax(total > LARGEST))
-        raise tokens.error(heads.places[k], f"the tables up to factor {k} have more entries than the limit, {LARGEST}.")
+    if (total := 8 * np.cumsum(sizes)).size and total[-1] > limit:
+        k = int(np.argmax(total > limit))
+        found = f"the tables up to factor {k} take {total[k]:.0f} bytes"
+        raise tokens.error(heads.places[k], f"{found}, above the limit max_bytes={limit}.")
     if (over := heads.entries > sizes).any():
         k = int(np.argmax(over))
         place = heads.places[k] + 1 + 2 * heads.lengths[k]

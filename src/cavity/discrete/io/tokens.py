@@ -4,7 +4,6 @@ A file of a million factors is checked and stored without a loop over them.
 """
 
 import gzip
-import itertools
 import math
 import os
 import re
@@ -20,10 +19,10 @@ from cavity.discrete.tables import Tables, log_weights
 
 #: words, numbers and lists of states are as long as a file makes them; sentences about them are not
 LONGEST_QUOTE, LONGEST_SENTENCE = 40, 200
-#: of a file, unpacked: a packed one can be a thousand times smaller than what it holds
-LARGEST_BYTES = 2**30
-#: states, and entries of tables that a short text can declare: what is above needs gigabytes
-LARGEST = 2**27
+#: a file may unpack to this many bytes, and its tables may take as many, or this many times its size if that is more
+SMALL, EXPANSION = 2**26, 32
+#: words cut from a text, and converted to numbers, at a time
+STEP = 2**14
 #: NumPy's arrays have 64 axes, one of which runs over the factors
 LARGEST_SCOPE = 63
 
@@ -31,25 +30,83 @@ LARGEST_SCOPE = 63
 Source = str | os.PathLike[str]
 
 
-def text_of(source: Source) -> tuple[str, str]:
-    """A text and the path of its file, which is empty where the source is the text itself: it has a newline then."""
+class Text(NamedTuple):
+    """A text, the path of its file, empty where the source was the text itself, and what may be made of it.
+
+    limit: bytes that its tables may take, and that a packed file may unpack to.
+    """
+
+    content: str
+    path: str
+    limit: int
+
+
+def size_limit(size: int, max_bytes: int | None) -> int:
+    """What a file or a text of this size may become."""
+    return max(SMALL, EXPANSION * size) if max_bytes is None else max_bytes
+
+
+def text_of(source: Source, max_bytes: int | None = None) -> Text:
+    """A text from a file, or the source itself where it has a newline."""
     if isinstance(source, str) and ("\n" in source or not source):
-        return source, ""
+        return Text(source, "", size_limit(len(source), max_bytes))
     path = Path(source)
     if not os.path.isfile(path):
         raise FileNotFoundError(f"there is no file {quoted(path)}; a text, not a path, is one that has a newline.")
+    limit = size_limit(os.path.getsize(path), max_bytes)
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
+            data = file.read(limit + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked: {str(error).rstrip('.')}.") from None
-    if len(data) > LARGEST_BYTES:
-        raise ValueError(f"{path} has more bytes than the limit, {LARGEST_BYTES}.")
+    if len(data) > limit:
+        hint = "; unpack it if it is to be trusted" if path.suffix == ".gz" and max_bytes is None else ""
+        raise ValueError(f"{path} has more bytes than the limit, max_bytes={limit}{hint}.")
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n"), os.fspath(source)
+        content = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return Text(content, os.fspath(source), limit)
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
         raise ValueError(f"{path}: line {line}: found a byte 0x{byte:02x}, which is no UTF-8 text.") from None
+
+
+class Words:
+    """The words of a text, cut out when they are asked for: as a list they take thirty times the memory of the text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        solid = ~BLANK[np.frombuffer(text.encode("ascii"), np.uint8)]
+        solid[1:] &= ~solid[:-1]
+        self.starts = np.flatnonzero(solid)
+        self.first, self.near = 0, self.cut(0, STEP)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def cut(self, first: int, end: int) -> list[str]:
+        """The words from one up to another one."""
+        places = self.starts[first : end + 1]
+        stop = places[end - first] if len(places) > end - first else len(self.text)
+        return self.text[places[0] : stop].split() if len(places) else []
+
+    def __getitem__(self, k: int) -> str:
+        if not 0 <= k - self.first < len(self.near):
+            self.first, self.near = k, self.cut(k, k + STEP)
+        return self.near[k - self.first]
+
+    def at(self, where: range | np.ndarray) -> Iterator[list[str]]:
+        """The words at places that ascend, some at a time."""
+        while len(where):
+            first = int(where[0])
+            own = where[: STEP if isinstance(where, range) else int(np.searchsorted(where, first + STEP))]
+            near, where = self.cut(first, first + STEP), where[len(own) :]
+            yield near[: len(own)] if isinstance(own, range) else [near[k] for k in (own - first).tolist()]
+
+
+#: Python would read 1_0 as ten, and digits of other scripts as digits
+STRANGE, SOLID = re.compile("[_\x80-\U0010ffff]"), re.compile(r"\S*", re.ASCII)
+#: which bytes are white space
+BLANK = np.array([chr(code).isspace() for code in range(128)])
 
 
 class Tokens:
@@ -57,17 +114,19 @@ class Tokens:
 
     def __init__(self, text: str, *heads: str) -> None:
         self.text = text
-        self.words = text.split()
-        if "_" in text:  # Python would read 1_0 as ten
-            raise self.unexpected(next(k for k, word in enumerate(self.words) if "_" in word), "a number")
-        if heads and (not self.words or self.words[0] not in heads):
+        if (strange := STRANGE.search(text)) is not None:
+            start = max(text.rfind(blank, 0, strange.start()) for blank in " \t\n\f\v") + 1
+            raise error_at(
+                text, start, f"expected a number; found {quoted(SOLID.findall(text, start, start + 99)[0])}."
+            )
+        self.words = Words(text)
+        if heads and (not len(self.words) or self.words[0] not in heads):
             raise self.unexpected(0, " or ".join(heads))
 
     def error(self, k: int, sentence: str) -> ValueError:
         """The error that word k is the reason of; behind the last word, the last one."""
-        place = max(0, min(k, len(self.words) - 1))
-        match = next(itertools.islice(re.finditer(r"\S+", self.text), place, None), None)
-        return error_at(self.text, 0 if match is None else match.start(), sentence)
+        starts = self.words.starts
+        return error_at(self.text, int(starts[max(0, min(k, len(starts) - 1))]) if len(starts) else 0, sentence)
 
     def unexpected(self, k: int, wanted: str) -> ValueError:
         """The error that word k is not what should stand there, or that the text ends before it."""
@@ -95,12 +154,14 @@ class Tokens:
 
     def array(self, where: range | np.ndarray, what: str, kind: type = int, least: int = 0) -> np.ndarray:
         """Words at these places, which ascend, as numbers of a kind, int or float, finite and at least `least`."""
-        own = self.words
+        own, place = self.words, 0
         if len(where) and where[-1] >= len(own):
             raise self.unexpected(len(own), what)
-        words = own[where.start : where.stop] if isinstance(where, range) else [own[k] for k in where.tolist()]
+        found: np.ndarray | None = np.empty(len(where), kind)
         try:
-            found = np.array(list(map(kind, words)), kind)
+            for words in own.at(where):
+                found[place : place + len(words)] = list(map(kind, words))
+                place += len(words)
         except (ValueError, OverflowError):
             found = None
         if found is None or not ((found >= least) & (found < np.inf)).all():

@@ -13,16 +13,19 @@ from typing import Any
 import numpy as np
 
 from cavity.discrete.graph import TableGraph
-from cavity.discrete.io.tokens import LARGEST, LARGEST_SCOPE, Scopes, Tokens, quoted, store_tables, written_tables
+from cavity.discrete.io.tokens import LARGEST_SCOPE, SMALL, Scopes, Tokens, quoted, store_tables, written_tables
 
 
-def parse_uai(text: str, graph_type: type[Any] = TableGraph) -> Any:
-    """The graph of a `.uai` text, its factors in the order of the text. BAYES tables are factors like any other."""
+def parse_uai(text: str, graph_type: type[Any] = TableGraph, limit: int = SMALL) -> Any:
+    """The graph of a `.uai` text, its factors in the order of the text. BAYES tables are factors like any other.
+
+    limit: bytes that the marginals of all variables may take; tables take no more than the text.
+    """
     tokens = Tokens(text, "MARKOV", "BAYES")
     count = tokens.count(1, "the number of variables")
     cardinalities = tokens.array(range(2, 2 + count), "a cardinality", least=1)
-    if (states := sum(cardinalities.tolist())) > LARGEST:
-        raise tokens.error(2, f"the variables have {states} states together, above the limit {LARGEST}.")
+    if (size := 8 * sum(cardinalities.tolist())) > limit:
+        raise tokens.error(2, f"the states of the variables take {size} bytes, above the limit max_bytes={limit}.")
     scopes, place = parse_scopes(tokens, 2 + count, cardinalities)
     starts = table_starts(tokens, place, scopes, cardinalities)
     flat = tokens.array(range(place, len(tokens.words)), "an entry of a table", float)
@@ -86,7 +89,7 @@ def parse_evidence(text: str, cardinalities: np.ndarray) -> dict[int, int]:
     an odd number, so that none can be taken for the other.
     """
     tokens = Tokens(text)
-    if not tokens.words:
+    if not len(tokens.words):
         return {}
     head = int(len(tokens.words) % 2 == 0 and tokens.words[0] == "1")
     count = tokens.count(head, "the number of observed variables", words_each=2)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity import factors
+from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
@@ -132,7 +133,7 @@ class FitResult(Result):
     def fields_from_state(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         """The fields of what `state` wrote, by name."""
         fields: dict[str, Any] = {name: header[name] for name in cls.NUMBERS} | {
-            name: arrays[name] for name in cls.ARRAYS
+            name: checks.real_numbers(name, arrays[name]) for name in cls.ARRAYS
         }
         fields |= {"mismatch": float(header["mismatch"]), "status": Status(header["status"])}
         return fields | {"factor": factor_from_spec(header["factor"])}
@@ -201,4 +202,7 @@ def factor_from_spec(spec: dict[str, Any]) -> Factor:
         raise ValueError(f"There is no likelihood {name!r}; there are {', '.join(LIKELIHOODS)}.")
     given = {key: np.asarray(value, float) if isinstance(value, list) else value for key, value in spec.items()}
     del given["class"]
-    return getattr(factors, name)(**given)
+    kind = getattr(factors, name)
+    if set(given) != {field.name for field in dataclasses.fields(kind)}:
+        raise ValueError(f"A {name} needs other parameters than {', '.join(given) or 'none'}.")
+    return kind(**given)
