@@ -239,10 +239,11 @@ class Family(ABC):
 
 
 class OrFlat(Family):
-    """Adds the function 1, of eta = `flat`, which is not normalised: its `log_partition` is 0 by convention.
+    """Adds the function 1, of eta = `flat`. What is no distribution has the `log_partition` 0 by convention.
 
     For variables without a prior in a graph. With it log ∫ t × cavity counts a flat cavity as 1, and the evidence is
-    that of the model in which the variable has no prior density.
+    that of the model in which the variable has no prior density. Other improper cavities, as of negative precision,
+    count as exp(eta·T); q never has them, but some factors take them (`Factor.accepts`).
     """
 
     def is_flat(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
@@ -253,9 +254,9 @@ class OrFlat(Family):
         return self.is_proper(eta) | self.is_flat(eta)
 
     def log_partition(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
-        flat = self.is_flat(eta)
-        safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
-        return jnp.where(flat, 0.0, super().log_partition(safe))
+        proper = self.is_proper(eta)
+        safe = jnp.where(proper[..., None], jnp.asarray(eta), self.stand_in())
+        return jnp.where(proper, super().log_partition(safe), 0.0)
 
     def log_density(self, eta: Float[Array, "*batch k"], x: Any) -> Float[Array, "..."]:
         flat = self.is_flat(eta)

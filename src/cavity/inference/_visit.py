@@ -18,6 +18,8 @@ from cavity.moments.base import UNSURE
 
 #: the share of a step that a site of many copies takes at least.
 SHORTEST_SHARE = 0.25
+#: the mismatch of a site whose variable becomes known: not that of a site that cannot be updated, which is infinite
+NEWS = float(np.finfo(float).max)
 #: an array whose first two axes, blocks or batches and what is in them, have become one
 one_after_another = partial(jax.lax.collapse, start_dimension=0, stop_dimension=2)
 
@@ -76,8 +78,13 @@ def propose(
     cavity = local - deletion(method, rows)
     proper = jnp.ones(cavity.shape[0], bool)
     if not family.cavities_proper:
-        # What is integrated is always a distribution; results for an improper cavity are discarded.
-        proper = family.is_allowed(cavity)
+        # What is integrated is always something that can be; results for an improper cavity are discarded. A relaxed
+        # cavity is made from the scale of the one given.
+        if method.projection.relaxes_cavity:
+            proper = family.is_allowed(cavity)
+        else:
+            accepts = partial(group.moments.accepts, group.factor, family, power=method.power)
+            proper = jax.vmap(accepts)(cavity, rows.data)
         cavity = jnp.where(proper[:, None], cavity, local)
 
     def one(rows: SiteBatch, cavity: jax.Array) -> Projected:
@@ -110,13 +117,21 @@ def propose(
 
 
 def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
-    """Moment mismatch between q and the projected tilted distribution; infinite where there is none."""
+    """Moment mismatch between q and the projected tilted distribution; infinite where there is none.
+
+    Of a message that makes known what q knew nothing of it is `NEWS`: infinite too, but the run must go on.
+    """
     family = method.projection.adapt(group.family)
     gap = family.distance(trial.cavity + deletion(method, rows), trial.cavity + trial.message)
     if method.projection.memory:
         gap = jnp.maximum(gap, trial.drift)
     # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
-    return jnp.where(rows.multiplicity == 0, 0.0, jnp.where(trial.accepted, gap, jnp.inf))
+    return jnp.where(rows.multiplicity == 0, 0.0, jnp.where(trial.accepted, jnp.minimum(gap, NEWS), jnp.inf))
+
+
+def without_news(mismatch: jax.Array) -> jax.Array:
+    """The mismatch as it is told: that of news is infinite."""
+    return jnp.where(mismatch >= NEWS, jnp.inf, mismatch)
 
 
 def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
@@ -373,6 +388,6 @@ def scatter_visits(
 
 
 def is_settled(mismatch: tuple[jax.Array, ...], tol: float) -> jax.Array:
-    """Every site that can be updated is within tolerance; those that cannot have an infinite mismatch."""
+    """Every site that can be updated is within tolerance, and nothing is news; those that cannot are infinite."""
     together = jnp.concatenate(mismatch)
     return jnp.all((together <= tol) | jnp.isinf(together))
