@@ -55,9 +55,6 @@ def test_a_graph_fits_a_line_under_student_t_noise(outliers):
 # ---------------------------------------------------------------- defect 7: sites that are skipped for ever
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="defect 7: sweeps that skip the same sites go on to the last"
-)
 def test_sweeps_that_skip_the_same_sites_again_and_again_are_given_up():
     rng = np.random.default_rng(0)
     X = math.sqrt(0.2) * rng.random((80, 2))

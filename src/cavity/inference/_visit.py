@@ -11,6 +11,7 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity._numerics.sums import all_last
 from cavity.families.base import Family
+from cavity.inference._skipping import NEWS, Skipping
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import MAX_HALVINGS, Integrals, Projected, UpdateRule
@@ -18,8 +19,6 @@ from cavity.moments.base import UNSURE
 
 #: the share of a step that a site of many copies takes at least.
 SHORTEST_SHARE = 0.25
-#: the mismatch of a site whose variable becomes known: not that of a site that cannot be updated, which is infinite
-NEWS = float(np.finfo(float).max)
 #: an array whose first two axes, blocks or batches and what is in them, have become one
 one_after_another = partial(jax.lax.collapse, start_dimension=0, stop_dimension=2)
 
@@ -291,6 +290,7 @@ class State(NamedTuple):
         residuals: the largest mismatch met in every sweep, with room for all that may come.
         finished: whether the sites agreed within the tolerance when last measured.
         moments: what the moments strategy of each group has learned, see `Moments.init`.
+        skipping: of the visits left out, whether more sweeps are worth making.
 
     Examples:
         >>> import cavity as cv
@@ -310,6 +310,7 @@ class State(NamedTuple):
     residuals: jax.Array
     finished: jax.Array
     moments: tuple[Any, ...]
+    skipping: Skipping
 
 
 def log_scale(family: Family, cavity: jax.Array, log_z: jax.Array, site: jax.Array, power: float) -> jax.Array:
