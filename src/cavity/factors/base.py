@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from cavity._core import checks
 from cavity._core.precision import open_float64
@@ -112,6 +112,15 @@ class Factor:
             The moments and the message, or NotImplemented.
         """
         return NotImplemented
+
+    def accepts(self, family: Family, cavity: Float[Array, " k"], data: Any, power: float) -> Bool[Array, ""]:
+        """Whether `tilted` holds for this cavity: by default where it is proper, or flat in a family that allows it.
+
+        A factor may take more: with a linear relation or a Gaussian observation a cavity of negative precision often
+        has a proper product. `tilted` then takes log Z of exp(cavity·T) itself, of which the family's `log_partition`
+        is 0.
+        """
+        return family.is_allowed(cavity)
 
     def expected_log(self, family: Family, cavity: Float[Array, " k"], data: Any, tilted: Tilted) -> Float[Array, ""]:
         """E[log t] under t(x) × cavity(x), with the moments `tilted`, or NotImplemented where it is not known.

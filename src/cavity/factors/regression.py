@@ -20,7 +20,8 @@ s = y − exp(y₀ − y), y₀ to the left of all else. Two narrow modes far ap
 observation 80 standard deviations away may cost the variance all but three or four digits.
 """
 
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,8 @@ import numpy as np
 from cavity._core import checks
 from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma
 from cavity.factors.base import Factor, Numbers, factor
-from cavity.families.base import Family, Tilted
+from cavity.factors.linear import log_expectation, log_z_slopes
+from cavity.families.base import Family, OrFlat, Tilted
 from cavity.families.gaussian import LOG_2PI, Tilt, as_tilted
 from cavity.families.gaussian import Gaussian as GaussianFamily
 
@@ -76,7 +78,17 @@ class Gaussian(Factor):
         constant = -0.5 * power * (jnp.log(self.variance) + LOG_2PI) + 0.5 * (jnp.log(variance) + LOG_2PI)
         log_z = constant - 0.5 * (gap**2 / total + jnp.log(total) + LOG_2PI)
         site = jnp.stack([data / variance, 1.0 / variance])
-        return Tilted(log_z, jnp.stack([gap / total, -1.0 / total]), site)
+        found = Tilted(log_z, jnp.stack([gap / total, -1.0 / total]), site)
+        if not isinstance(family, OrFlat):
+            return found
+        improper = Tilted(constant + log_expectation(data, variance, cavity), log_z_slopes(cavity, site), site)
+        return jax.tree.map(partial(jnp.where, cavity[1] > 0), found, improper)
+
+    def accepts(self, family: Family, cavity: jax.Array, data: Any, power: float) -> jax.Array:
+        """Where the product is a distribution, of a family in which log Z has a meaning for a cavity that is none."""
+        if not isinstance(family, OrFlat):
+            return family.is_allowed(cavity)
+        return jnp.isfinite(cavity).all() & (cavity[1] + power / self.variance > 0)
 
     def predict(self, mean: Numbers, variance: Numbers) -> dict[str, jax.Array]:
         """Mean and variance of a new observation y."""

@@ -124,6 +124,10 @@ class Tempered(SiteWrapper):
         inner, exponent = data
         return self.factor.tilted(family, cavity, inner, power * exponent)  # type: ignore[arg-type]
 
+    def accepts(self, family: Family, cavity: jax.Array, data: Any, power: float) -> jax.Array:
+        inner, exponent = data
+        return self.factor.accepts(family, cavity, inner, power * exponent)
+
 
 @factor
 class GaussianConvolved(SiteWrapper):

@@ -240,10 +240,11 @@ class Family(ExponentialFamily):
 
 
 class OrFlat(Family):
-    """Adds the function 1, of eta = `flat`, which is not normalised: its `log_partition` is 0 by convention.
+    """Adds the function 1, of eta = `flat`. What is no distribution has the `log_partition` 0 by convention.
 
     For variables without a prior in a graph. With it log ∫ t × cavity counts a flat cavity as 1, and the evidence is
-    that of the model in which the variable has no prior density.
+    that of the model in which the variable has no prior density. Other improper cavities, as of negative precision,
+    count as exp(eta·T); q never has them, but some factors take them (`Factor.accepts`).
     """
 
     def is_flat(self, eta: Float[Array, "*batch k"]) -> Bool[Array, "*batch"]:
@@ -254,9 +255,9 @@ class OrFlat(Family):
         return self.is_proper(eta) | self.is_flat(eta)
 
     def log_partition(self, eta: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
-        flat = self.is_flat(eta)
-        safe = jnp.where(flat[..., None], self.stand_in(), jnp.asarray(eta))
-        return jnp.where(flat, 0.0, super().log_partition(safe))
+        proper = self.is_proper(eta)
+        safe = jnp.where(proper[..., None], jnp.asarray(eta), self.stand_in())
+        return jnp.where(proper, super().log_partition(safe), 0.0)
 
     def log_density(self, eta: Float[Array, "*batch k"], x: Any) -> Float[Array, "..."]:
         flat = self.is_flat(eta)
@@ -264,12 +265,15 @@ class OrFlat(Family):
         return jnp.where(flat, 0.0, super().log_density(safe, x))
 
     def kl(self, eta: Float[Array, "*batch k"], other: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
-        """Of a flat `other`, the function 1: −entropy(eta), and 0 where both are flat."""
+        """Of an improper `other` −entropy(eta) − E[other·T], as its log partition is 0; where both are flat 0."""
         eta, other = jnp.asarray(eta), jnp.asarray(other)
-        pairs = zip((eta, other), (self.is_flat(eta), self.is_flat(other)), strict=True)
-        one, two = (jnp.where(flat[..., None], self.stand_in(), own) for own, flat in pairs)
-        alone = jnp.where(self.is_flat(eta), 0.0, -self.entropy(one))
-        return jnp.where(self.is_flat(other), alone, super().kl(one, two))
+        known, proper = ~self.is_flat(eta), self.is_proper(other)
+        one, two = (
+            jnp.where(known[..., None], eta, self.stand_in()),
+            jnp.where(proper[..., None], other, self.stand_in()),
+        )
+        alone = -self.entropy(one) - self.expected_exponent(other, one)
+        return jnp.where(proper, super().kl(one, two), jnp.where(known, alone, 0.0))
 
     def stand_in(self) -> Float[Array, " k"]:
         """Some proper member, for branches that are not taken."""

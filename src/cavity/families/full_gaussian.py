@@ -22,6 +22,11 @@ def half_log_det(factor: jax.Array) -> jax.Array:
     return jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
 
 
+def is_positive_definite(matrix: jax.Array) -> jax.Array:
+    """Whether a symmetric matrix has a Cholesky factor."""
+    return jnp.all(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1) > 0, axis=-1)
+
+
 def floored(z: jax.Array) -> jax.Array:
     """1 + z, at least the rounding unit: an eigenvalue at −1 or below is a rounding error."""
     return jnp.maximum(1.0 + z, jnp.finfo(float).eps)
@@ -99,8 +104,7 @@ class FullGaussian(VectorGaussian):
         return self.from_mean(mean, second - mean[..., :, None] * mean[..., None, :])
 
     def is_proper(self, eta: jax.Array) -> jax.Array:
-        pivots = jnp.diagonal(jnp.linalg.cholesky(self.precision(eta)), axis1=-2, axis2=-1)
-        return jnp.all(pivots > 0, axis=-1) & jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
+        return is_positive_definite(self.precision(eta)) & jnp.all(jnp.isfinite(jnp.asarray(eta)), axis=-1)
 
     def mean(self, eta: jax.Array) -> jax.Array:
         return jnp.einsum("...ij,...j->...i", symmetric_inverse(self.precision(eta)), self.nu(eta))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity.families.base import Family
+from cavity.inference._skipping import Skipping
 from cavity.inference._step_length import backtrack, propose_together, visit
 from cavity.inference._visit import (
     Counts,
@@ -230,6 +231,7 @@ def blank_state(
         residuals=jnp.full(method.max_sweeps, jnp.nan),
         finished=jnp.zeros((), bool),
         moments=tuple(group.moments.init(group) for group in groups) if moments is None else moments,
+        skipping=Skipping.none(),
     )
 
 
@@ -269,7 +271,11 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
         state = state._replace(q=refresh(problem, state.sites))
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
-    return state._replace(residuals=residuals, sweep=state.sweep + 1)
+    state = state._replace(residuals=residuals, sweep=state.sweep + 1)
+    if method.projection.memory:
+        return state
+    skipping = state.skipping.after(state.sweep, state.counts.improper_cavity, state.mismatch)
+    return state._replace(skipping=skipping)
 
 
 def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:
@@ -318,13 +324,16 @@ def advance(
     """
     kernel = problem.sweep_kernel
 
+    def goes_on(state: State) -> jax.Array:
+        return (state.sweep < last_sweep) & ~state.skipping.hopeless
+
     def unfinished(carry: tuple[State, Report]) -> jax.Array:
-        return ~carry[0].finished & (carry[0].sweep < last_sweep)
+        return ~carry[0].finished & goes_on(carry[0])
 
     def stretch(carry: tuple[State, Report]) -> tuple[State, Report]:
         def moving(state: State) -> jax.Array:
             first = state.sweep == carry[0].sweep
-            return (first | ~is_settled(state.mismatch, method.tol)) & (state.sweep < last_sweep)
+            return (first | ~is_settled(state.mismatch, method.tol)) & goes_on(state)
 
         if kernel is not None and kernel.applies(problem, method):
             state = kernel.sweep_while(problem, method, carry[0], moving)

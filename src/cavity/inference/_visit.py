@@ -10,6 +10,7 @@ import numpy as np
 from cavity._core.precision import float64
 from cavity._numerics.sums import all_last
 from cavity.families.base import Family
+from cavity.inference._skipping import NEWS, Skipping
 from cavity.inference.problem import SiteGroup
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import Integrals, Projected, UpdateRule
@@ -81,8 +82,13 @@ def propose(
     cavity = local - deletion(method, rows) if cavity is None else cavity
     proper = jnp.ones(cavity.shape[0], bool)
     if not family.cavities_proper:
-        # What is integrated is always a distribution; results for an improper cavity are discarded.
-        proper = family.is_allowed(cavity)
+        # What is integrated is always something that can be; results for an improper cavity are discarded. A relaxed
+        # cavity is made from the scale of the one given.
+        if method.projection.relaxes_cavity:
+            proper = family.is_allowed(cavity)
+        else:
+            accepts = partial(group.moments.accepts, group.factor, family, power=method.power)
+            proper = jax.vmap(accepts)(cavity, rows.data)
         cavity = jnp.where(proper[:, None], cavity, local)
 
     def one(rows: SiteBatch, cavity: jax.Array) -> Projected:
@@ -118,6 +124,7 @@ def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: Pr
     """Moment mismatch between q and the projected tilted distribution; infinite where there is none.
 
     A site that stands for w factors is compared with q after all of them have moved, of which one is only a w-th.
+    Of a message that makes known what q knew nothing of it is `NEWS`: infinite too, but the run must go on.
     """
     family = method.projection.adapt(group.family)
     before, after = trial.cavity + deletion(method, rows), trial.cavity + trial.message
@@ -131,7 +138,12 @@ def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: Pr
     if method.projection.memory:
         gap = jnp.maximum(gap, trial.drift)
     # A site of multiplicity 0 is not part of q: nothing it says can be out of step.
-    return jnp.where(rows.multiplicity == 0, 0.0, jnp.where(trial.accepted, gap, jnp.inf))
+    return jnp.where(rows.multiplicity == 0, 0.0, jnp.where(trial.accepted, jnp.minimum(gap, NEWS), jnp.inf))
+
+
+def without_news(mismatch: jax.Array) -> jax.Array:
+    """The mismatch as it is told: that of news is infinite."""
+    return jnp.where(mismatch >= NEWS, jnp.inf, mismatch)
 
 
 def step_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:
@@ -246,6 +258,7 @@ class State(NamedTuple):
         residuals: the largest mismatch met in every sweep, with room for all that may come.
         finished: whether the sites agreed within the tolerance when last measured.
         moments: what the moments strategy of each group has learned, see `Moments.init`.
+        skipping: of the visits left out, whether more sweeps are worth making.
 
     Examples:
         >>> import cavity as cv
@@ -265,6 +278,7 @@ class State(NamedTuple):
     residuals: jax.Array
     finished: jax.Array
     moments: tuple[Any, ...]
+    skipping: Skipping
 
 
 def log_scale(family: Family, cavity: jax.Array, log_z: jax.Array, site: jax.Array, power: float) -> jax.Array:
@@ -344,6 +358,6 @@ def scatter_visits(
 
 
 def is_settled(mismatch: tuple[jax.Array, ...], tol: float) -> jax.Array:
-    """Every site that can be updated is within tolerance; those that cannot have an infinite mismatch."""
+    """Every site that can be updated is within tolerance, and nothing is news; those that cannot are infinite."""
     together = jnp.concatenate(mismatch)
     return jnp.all((together <= tol) | jnp.isinf(together))

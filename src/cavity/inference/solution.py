@@ -11,7 +11,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity.inference._visit import Report, State, deletion, gather, propose
+from cavity.inference._visit import Report, State, deletion, gather, propose, without_news
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
 from cavity.inference.problem import Problem
@@ -348,9 +348,9 @@ def as_solution(
         log_evidence=evidence,
         code=code,
         sweeps=state.sweep,
-        residuals=state.residuals,
-        mismatch=report.largest,
-        site_mismatch=report.mismatch,
+        residuals=without_news(state.residuals),
+        mismatch=without_news(report.largest),
+        site_mismatch=tuple(map(without_news, report.mismatch)),
         skipped=state.counts.improper_cavity,
         nonfinite=state.counts.nonfinite,
         unsure=state.counts.unsure,

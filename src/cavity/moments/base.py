@@ -155,6 +155,12 @@ class Moments(ABC):
             the site stays as it was, and `learn` is handed it.
         """
 
+    def accepts(
+        self, factor: Factor, family: Family, cavity: Float[Array, " k"], data: Any, power: float
+    ) -> Bool[Array, ""]:
+        """Whether `tilt` is defined for this cavity; one that is improper has to be skipped by most."""
+        return family.is_allowed(cavity)
+
     def expected_log(
         self,
         state: Any,
@@ -225,6 +231,9 @@ class ClosedForm(Moments):
         >>> problem.groups[0].moments
         ClosedForm()
     """
+
+    def accepts(self, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float) -> jax.Array:
+        return factor.accepts(family, cavity, data, power)
 
     def tilt(
         self, state: Any, factor: Factor, family: Family, cavity: jax.Array, data: Any, power: float, key: jax.Array

@@ -23,6 +23,7 @@ from cavity.inference._loop import (
     learns,
     own_memory,
 )
+from cavity.inference._skipping import EVERY, NEWS
 from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.problem import Problem
@@ -35,7 +36,7 @@ from cavity.inference.update_rule import Matched, Projection, Restricted, Update
 #: a chunk of compiled sweeps is made longer while it is shorter than this, so that an interruption is noticed soon.
 CHUNK_SECONDS = 2.5
 #: sweeps after which it is judged, again and again, whether going on is worth it: never by the clock.
-PATIENCE = 16
+PATIENCE = 2 * EVERY
 
 
 @pytree_dataclass
@@ -89,8 +90,11 @@ class Sweeps(UpdateRule, Method):
             if not bool(state.finished) and done < self.max_sweeps:
                 in_time = Status.RUNNING if now < limits.deadline else Status.TIME_BUDGET
                 ended = Status.INTERRUPTED if interrupted else in_time
-                if ended is Status.RUNNING and limits.impatient is not None and done % PATIENCE == 0:
-                    ended = Status.STALLED if limits.impatient(np.asarray(state.residuals)[:done]) else ended
+                hopeless, waiting = False, done % PATIENCE == 0 and bool(state.skipping.mismatch < NEWS)
+                if limits.impatient is not None and waiting:
+                    hopeless = limits.impatient(np.asarray(state.residuals)[:done])
+                if ended is Status.RUNNING and (hopeless or bool(state.skipping.hopeless)):
+                    ended = Status.STALLED
             if callback is None and ended is Status.RUNNING:
                 # The first chunk's time holds the compilation, so it can only make the second one too short. Longer
                 # chunks measure less often; one that was short enough is doubled at least.
@@ -122,7 +126,10 @@ class Sweeps(UpdateRule, Method):
         problem = in_double(problem)
         state = initial_state(problem, self, init, key)
         state, report, evidence = advance_anew(problem, self, state, jnp.asarray(self.max_sweeps), key)
-        return forward_only(as_solution(problem, self, state, report, evidence))
+        found = as_solution(problem, self, state, report, evidence)
+        given_up = state.skipping.hopeless & (found.code == CODES.index(Status.MAX_SWEEPS))
+        code = jnp.where(given_up, CODES.index(Status.STALLED), found.code)
+        return forward_only(dataclasses.replace(found, code=code))
 
     def __str__(self) -> str:
         """The method in words; a power or damping other than the usual one is named."""
