@@ -72,6 +72,23 @@ def test_unknown_labels_are_named():
         machine().fit_stream(batches(y=longer.astype(object)), ["no", "yes"])
 
 
+@pytest.mark.parametrize(
+    ("labels", "classes", "found"),
+    [
+        ([0, 1, "1"], ["0", "1"], "0 in batch 0, row 0"),
+        (["False", "True"], [False, True], "'False' in batch 0, row 0"),
+        ([True, 0.4, False], [0, 1], "0.4 in batch 0, row 1"),
+        ([1, 0, None], [0, 1], "None in batch 0, row 2"),
+    ],
+)
+def test_labels_are_never_cast(labels, classes, found):
+    given = np.array(labels, object)
+    with pytest.raises(ValueError, match=f"y must hold known labels or finite numbers; found {found}"):
+        machine().fit_stream([(POINTS[: len(given)], given)], classes)
+    with pytest.raises(ValueError, match="y must hold known labels"):  # one batch of numbers, one of text
+        machine().fit_stream([(POINTS[:2], np.array([1, 0])), (POINTS[:2], np.array(["1", "0"]))], ["0", "1"])
+
+
 def test_a_stream_is_saved_and_goes_on(tmp_path):
     """partial_fit after a file gives what it gives without one, to the last bit."""
     begun = machine().fit_stream(batches(POINTS[:60], TWO[:60]), ["no", "yes"])

@@ -96,6 +96,26 @@ def test_multiplicity_three_equals_three_equal_factors(method):
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-10)
 
 
+@pytest.mark.parametrize("factor", [cv.factors.Probit(), cv.factors.Logistic(), cv.factors.Gaussian(0.3)])
+@pytest.mark.parametrize("copies", [1, 3, 1000])
+def test_copies_converge_as_fast_as_single_factors(factor, copies):
+    """The copies of a site share no more of a step than what their answers to each other ask for."""
+    x = np.array([1.0, -1.0, 1.0, 1.0, -1.0, 1.0])
+    K = np.exp(-0.5 * (np.arange(6)[:, None] - np.arange(6)) ** 2)
+    found = cv.infer(cv.models.latent_gaussian(x, factor, kernel_matrix=K, multiplicity=np.full(6, float(copies))))
+    assert found.status == "converged" and found.sweeps <= (40 if copies > 3 else 20)
+
+
+def test_a_gaussian_that_counts_a_million_times():
+    """Against the closed form; the copies move together in a few sweeps."""
+    problem = cv.models.latent_gaussian(
+        np.array([2.0]), cv.factors.Gaussian(1.0), kernel_matrix=np.array([[1.0]]), multiplicity=np.array([1e6])
+    )
+    found = cv.infer(problem)
+    assert found.status == "converged" and found.sweeps <= 20
+    np.testing.assert_allclose(found.mean, 2e6 / (1e6 + 1), rtol=1e-9)
+
+
 def test_multiplicity_zero_removes_a_factor():
     x = np.array([0.5, 2.2, 1.4])
     factor = cv.factors.Clutter(w=0.3, clutter_variance=10.0)

@@ -7,7 +7,7 @@ import numpy as np
 
 from cavity.estimators._base import class_weights, progress_lines
 from cavity.estimators.one_versus_rest import OneVersusRest, class_codes, model_names
-from cavity.models._latent_gaussian.rows import UniqueRows, row_keys, split_weights
+from cavity.models._latent_gaussian.rows import UniqueRows, split_weights
 from cavity.models.streaming import stream_linear_models
 
 #: share by which the weight of a row may differ from what was seen: rounding of sums.
@@ -163,3 +163,13 @@ def multiplicity_of(unique: UniqueRows) -> np.ndarray:
 def keys_of(unique: UniqueRows) -> np.ndarray:
     """A key for every site."""
     return row_keys(np.column_stack([unique.X, unique.y]))
+
+
+def row_keys(rows: np.ndarray) -> np.ndarray:
+    """128 bits for each row: two sums of its mixed bits with fixed odd multipliers, so that equal rows agree."""
+    multipliers = np.random.default_rng(0).integers(2**63, size=(2, rows.shape[1]), dtype=np.uint64) * np.uint64(2)
+    bits = np.ascontiguousarray(rows, np.float64).view(np.uint64).reshape(rows.shape)
+    mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    sums = ((mixed[:, None, :] * (multipliers + np.uint64(1))).sum(axis=2)).reshape(-1, 2)
+    return (sums ^ (sums >> np.uint64(32))).view(np.dtype([("high", np.uint64), ("low", np.uint64)])).reshape(-1)

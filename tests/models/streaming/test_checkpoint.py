@@ -1,10 +1,14 @@
 """Runs over a stream that are interrupted, killed or taken up again, and files that do not fit."""
 
+import errno
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
+from io import FileIO
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ from stream_rows import LABELS, ROWS, SMALL, check, cut, reference, streamed
 import cavity
 from cavity import _storage
 from cavity.factors import Step
-from cavity.models.streaming import _chunks
+from cavity.models.streaming import _checkpoint, _chunks
 
 
 @pytest.fixture(autouse=True)
@@ -161,3 +165,123 @@ def test_sites_that_are_gone_are_missed(tmp_path):
         file.write_bytes(b"")
     with pytest.raises(_storage.StorageError, match="is damaged: it ends before the sites of chunk 1"):
         streamed(Watched(), resume=path)
+
+
+def test_a_full_disk_is_one_error_and_the_last_checkpoint_is_whole(tmp_path, monkeypatch):
+    """No file may grow beyond 2,000 bytes after the first pass, which 128 rows of sites do."""
+    whole, path, passes = streamed((ROWS, LABELS)), tmp_path / "run.npz", []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def batches():
+        passes.append(1)
+        if len(passes) == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+        yield from cut(ROWS, LABELS, 20)
+
+    try:
+        with pytest.raises(_storage.StorageError, match=r"run.npz.sites0 cannot be written: File too large") as full:
+            streamed(batches, checkpoint=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert full.value.__notes__ == [f"{path} holds all before row 0 of pass 2, for resume=."]
+    kept = path.read_bytes()
+
+    def no_room(file, members):
+        file.write(b"PK")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cavity._storage.npz.write_members", no_room)
+        with pytest.raises(_storage.StorageError, match=r"run.npz cannot be written: No space left on device"):
+            streamed(cut(ROWS, LABELS, 20), resume=path)
+    assert path.read_bytes() == kept and not list(tmp_path.glob("*.part"))
+    found = streamed(cut(ROWS, LABELS, 20), resume=path)
+    np.testing.assert_array_equal(found.mean, whole.mean)
+    np.testing.assert_array_equal(found.covariance, whole.covariance)
+
+
+def test_whatever_moment_a_run_is_killed_at_it_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
+    """The files as they are before and in the middle of every write and every replacement of the checkpoint."""
+    run, kept = tmp_path / "run", []
+    run.mkdir()
+
+    def keep():
+        kept.append({file.name: file.read_bytes() for file in run.iterdir() if not file.name.endswith(".part")})
+
+    class Torn(FileIO):
+        def write(self, data):
+            keep()
+            half = super().write(data[: -(-len(data) // 2)])
+            keep()
+            return half
+
+    def replace(part, target):
+        keep()
+        os.rename(part, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_checkpoint, "FileIO", Torn)
+        patch.setattr("cavity._storage.npz.os.replace", replace)
+        whole = streamed(cut(ROWS, LABELS, 20), checkpoint=run / "run.npz", every=1e-9)
+    moments = [moment for moment in kept if "run.npz" in moment]
+    assert len(moments) > 100
+    for number in np.random.default_rng(0).choice(len(moments), 25, replace=False):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        for name, data in moments[number].items():
+            (folder / name).write_bytes(data)
+        found = streamed(cut(ROWS, LABELS, 20), resume=folder / "run.npz")
+        np.testing.assert_array_equal(found.mean, whole.mean)
+        np.testing.assert_array_equal(found.covariance, whole.covariance)
+        assert found.log_evidence == whole.log_evidence and found.sweeps == whole.sweeps
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sites_that_are_not_those_written_are_missed(tmp_path, seed):
+    """One flipped bit, the sites of another sweep and those of another run."""
+    path, other = tmp_path / "run.npz", tmp_path / "other.npz"
+    streamed(Watched(15), checkpoint=path)
+    streamed(Watched(15), factor=Step(0.2), checkpoint=other)
+    places = [tmp_path / f"run.npz.sites{number}" for number in (0, 1)]
+    read = places[1]  # by the second sweep
+    data = bytearray(read.read_bytes())
+    if seed == 0:
+        data[1700] ^= 1 << np.random.default_rng(seed).integers(8)
+    else:
+        data = (places[0] if seed == 1 else tmp_path / "other.npz.sites1").read_bytes()
+    read.write_bytes(data)
+    with pytest.raises(_storage.StorageError, match=r"sites1 is damaged"):
+        streamed(Watched(), resume=path)
+
+
+def places_of(value, path=()):
+    """The paths of all values in dictionaries and lists."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, own in pairs:
+        yield (*path, name)
+        yield from places_of(own, (*path, name))
+
+
+def test_odd_values_in_a_checkpoint_are_refused_or_do_no_harm(tmp_path):
+    """100 of all places in the header and all arrays, each with a value of another kind."""
+    path, whole = tmp_path / "run.npz", streamed((ROWS, LABELS))
+    streamed(Watched(15), checkpoint=path)
+    kind, header, arrays = _storage.load(path)
+    places = [("header", *place) for place in places_of(header)] + [("arrays", name) for name in arrays]
+    odd = [None, "x", -1, 0.5, True, [], {}, 10**30, [[1]]]
+    rng, ends = np.random.default_rng(1), []
+    for _ in range(100):
+        found = {"header": json.loads(json.dumps(header)), "arrays": dict(arrays)}
+        *outer, last = places[rng.integers(len(places))]
+        value, parent = odd[rng.integers(len(odd))], found
+        for name in outer:
+            parent = parent[name]
+        parent[last] = value if outer[0] == "header" else np.array([["x"], [1j], np.zeros(3), 0][rng.integers(4)])
+        _storage.save(path, kind, found["header"], found["arrays"])
+        try:
+            model = streamed(Watched(), resume=path)
+            np.testing.assert_allclose(model.mean, whole.mean, atol=1e-10)
+            ends.append(model.status)
+        except ValueError as error:
+            ends.append("refused" if "run.npz" in str(error) else f"{outer} {last} {value}: {error}")
+    assert set(ends) <= {"refused", "converged"} and ends.count("refused") > 50

@@ -1,5 +1,7 @@
 """Streams name what is bad by batch and row, before it is used."""
 
+import time
+
 import numpy as np
 import pytest
 from stream_rows import LABELS, ROWS, SMALL, cut, streamed
@@ -78,3 +80,51 @@ def test_chunks_grow_with_the_features():
     """Work on q goes with the cube of the features, that on rows with their square."""
     wide = next(ChunkReader(source_of((np.ones((300, 40)), np.ones(300)))).chunks(0))
     assert wide.X.shape == (256, 40)
+
+
+def test_labels_weights_and_rows_are_neither_cast_nor_unmasked():
+    hidden = np.ma.array(LABELS, mask=np.arange(200) == 45)
+    with pytest.raises(ValueError, match="y of batch 2 must not be masked; leave the rows out"):
+        streamed(cut(ROWS, hidden, 20))
+    odd = {
+        "has masked entries": np.ma.array(np.ones(9), mask=np.arange(9) == 4),
+        "found list": list("123456789"),
+        "found complex numbers": np.ones(9, complex),
+    }
+    for sentence, weights in odd.items():
+        with pytest.raises(ValueError, match=f"weights of batch 0 .*{sentence}"):
+            streamed([(ROWS[:9], LABELS[:9], weights)])
+
+
+def test_memory_that_is_filled_again_is_no_other_row():
+    """Batches handed out in one buffer, as readers of files do."""
+
+    def batches():
+        X, y = np.empty((20, 3)), np.empty(20)
+        for rows, labels in cut(ROWS, LABELS, 20):
+            X[:], y[:] = rows, labels
+            yield X, y
+
+    np.testing.assert_array_equal(streamed(batches).mean, streamed((ROWS, LABELS)).mean)
+
+
+def test_small_batches_are_read_thousands_per_second():
+    """20,000 batches of one row within ten seconds, also where this machine is busy."""
+    X, y = np.tile(ROWS, (100, 1)), np.tile(LABELS, 100)
+    began = time.process_time()
+    assert sum(len(chunk.X) for chunk in ChunkReader(source_of(cut(X, y, 1))).chunks(0)) == 20000
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("column", [1.7e9, 1e50, 0.0])
+@pytest.mark.parametrize("change", [1e-9, -1.0])
+def test_one_changed_number_beside_any_column_is_seen(column, change):
+    passes = iter([0.0, change])
+
+    def batches():
+        X = np.column_stack([ROWS, np.full(200, column)])
+        X[137, 1] += next(passes)
+        return iter(cut(X, LABELS, 20))
+
+    with pytest.raises(ValueError, match="some of the rows 128 to 191 were not in the first pass"):
+        streamed(batches, features=lambda rows: rows[:, :3])

@@ -123,16 +123,6 @@ def split_weights(sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
     return multiplicity, np.where(multiplicity > 0, total / np.where(multiplicity > 0, multiplicity, 1.0), 1.0)
 
 
-def row_keys(rows: np.ndarray) -> np.ndarray:
-    """128 bits for each row: two sums of its mixed bits with fixed odd multipliers, so that equal rows agree."""
-    multipliers = np.random.default_rng(0).integers(2**63, size=(2, rows.shape[1]), dtype=np.uint64) * np.uint64(2)
-    bits = np.ascontiguousarray(rows, np.float64).view(np.uint64).reshape(rows.shape)
-    mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(29)
-    sums = np.ascontiguousarray(mixed @ (multipliers + np.uint64(1)).T)
-    return (sums ^ (sums >> np.uint64(32))).view(np.dtype([("high", np.uint64), ("low", np.uint64)])).reshape(-1)
-
-
 def bucket(rows: int) -> int:
     """The padded number of rows: at least 32, within an eighth of `rows` beyond 256."""
     octave = 1 << max(rows - 1, 31).bit_length()

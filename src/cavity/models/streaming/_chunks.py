@@ -6,7 +6,7 @@ programs see them checked, as features.
 """
 
 import dataclasses
-import hashlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,7 +15,6 @@ import numpy as np
 
 from cavity._core.checks import LARGEST, real_numbers
 from cavity.kernels.basis import Spanned
-from cavity.models._latent_gaussian.rows import row_keys
 
 #: rows of a batch that are looked at together, so that a batch may be a memory map of any length
 PIECE = 16384
@@ -141,7 +140,7 @@ class Chunk(NamedTuple):
     """Rows that are visited by one call of a compiled program.
 
     number: of the chunk. X: (rows, features). y: (models, rows), what each model observes. weights: (rows,).
-    keys: 128 bits for each row, from what it was before features were made of it, which may round otherwise next time.
+    inputs: what the features were made of, by which rows are known again: features may round otherwise next time.
     residual: the variance that features leave of a row's latent; None where they leave none.
     """
 
@@ -149,7 +148,7 @@ class Chunk(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray
-    keys: np.ndarray
+    inputs: np.ndarray
     residual: np.ndarray | None = None
 
     def data(self, model: int) -> Any:
@@ -157,8 +156,11 @@ class Chunk(NamedTuple):
         return self.y[model] if self.residual is None else (self.y[model], self.residual)
 
     def checksum(self) -> int:
-        """A number that other rows, or these in another order, would not have."""
-        return int.from_bytes(hashlib.blake2b(self.keys.tobytes(), digest_size=8).digest(), "little")
+        """A number that other rows, or these in another order, would most likely not have."""
+        found = 0
+        for part in (self.inputs, self.y, self.weights):
+            found = zlib.crc32(np.ascontiguousarray(part), found)
+        return found
 
 
 @dataclasses.dataclass
@@ -249,8 +251,8 @@ class ChunkReader:
 
     def chunk(self, start: int, parts: tuple[np.ndarray, ...]) -> Chunk:
         """The chunk that begins with row `start`, of the parts of a table."""
-        X, observed, weights, keys, residual = parts
-        return Chunk(start // self.size, X, observed.T, weights, keys, residual if self.leaves_residuals else None)
+        X, observed, weights, inputs, residual = parts
+        return Chunk(start // self.size, X, observed.T, weights, inputs, residual if self.leaves_residuals else None)
 
     def checked(self, piece: Piece) -> Piece:
         """The piece as arrays, X and weights of float64, if it is of the kind of the first ones."""
@@ -266,7 +268,7 @@ class ChunkReader:
         return piece._replace(X=X, y=y, weights=weights)
 
     def table(self, piece: Piece) -> tuple[np.ndarray, ...]:
-        """Features, observations (one column per model), weights, keys, residuals; refused where a row is bad."""
+        """Features, observations (one column per model), weights, inputs, residuals; refused where a row is bad."""
         X, y, weights = piece.X, piece.y, piece.weights
         refuse_nonfinite("X", X, piece)
         try:
@@ -288,7 +290,7 @@ class ChunkReader:
         if (bad := ~(np.isfinite(weights) & (weights >= 0))).any():
             row = int(bad.argmax())
             raise ValueError(f"weights must be finite and not negative; found {weights[row]} in {piece.place(row)}.")
-        keys, residual = row_keys(np.column_stack([X, observed.T, weights]) + 0.0), np.zeros(len(X))
+        residual = np.zeros(len(X))
         if self.features is not None:
             try:
                 made = self.features(X)
@@ -306,7 +308,7 @@ class ChunkReader:
             self.width, self.size = width, max(CHUNK_ROWS, 1 << (ROWS_PER_FEATURE * width - 1).bit_length())
         if width != self.width:
             raise ValueError(f"features of {piece.name} have {width} columns; the first rows had {self.width}.")
-        return X, observed.T, weights, keys, residual
+        return X, observed.T, weights, piece.X, residual
 
     def inputs(self, piece: Piece) -> np.ndarray:
         """The rows of X as an array of numbers, if they are like the first ones."""
