@@ -8,7 +8,7 @@ from misbehaving import PROGRAMS, REGIONAL, RIGHT, ProgramCase
 
 import cavity as cv
 from cavity.families import Beta, Categorical, Gamma, Gaussian, Product
-from cavity.learned import Answers, Oracle, SamplerError, Simulator, every_time
+from cavity.learned import Answers, Oracle, SamplerError, Simulator, every_time, just_in_time
 from cavity.learned.sampling import Simulated
 
 PAIR = Product((Gaussian(), Gaussian()))
@@ -117,6 +117,13 @@ def test_an_interruption_ends_a_run_with_its_last_state_and_other_exceptions_pas
     program.now = stopping(Stopped("no more"))
     with pytest.raises(Stopped, match="no more"):
         cv.infer(graph_of(factor)[0], cv.EP())
+
+
+def test_an_interruption_while_a_program_is_learned_keeps_the_last_state():
+    """It is asked between two sweeps, after a complete one."""
+    factor = just_in_time(stopping(KeyboardInterrupt()), ["x"], ["z"], draws=1024)
+    found = cv.infer(graph_of(factor)[0], cv.EP())
+    assert found.status == "interrupted" and int(found.sweeps) == 1
 
 
 def test_steps_of_a_loop_of_ones_own_raise_it_too(switched):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.pytrees import pytree_dataclass, static
+from cavity.factors.base import MissingClosedForm, MissingDensity
 from cavity.inference._loop import Start
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.methods.convergent import ConvergentEP, can_solve, newton
@@ -122,8 +123,10 @@ class LadderRun:
             return
         try:
             mild = self.attempt(PowerEP(POWER, tol=self.first.tol, max_sweeps=POWER_SWEEPS), None)
-        except TypeError:  # a factor whose moments are not known at this power
+        except (MissingClosedForm, MissingDensity):
             mild = None
+        except TypeError:  # messages of whole factors only, asked for on the host: too dear for the double loop
+            return
         if mild is not None and mild.status in FINAL:
             yield mild
             return
