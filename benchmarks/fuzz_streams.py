@@ -1,4 +1,4 @@
-"""Streams and clusters under faults: killed at random moments, sources that misbehave, full disks, edited files, labels.
+"""Streams and clusters under faults: killed at random moments, odd sources, full disks, edited files, labels.
 
     python benchmarks/fuzz_streams.py [--streams 50] [--dask 20] [--others 200] [--seed 0]
 

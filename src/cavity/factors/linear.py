@@ -294,7 +294,7 @@ class MatrixProduct(Factor):
         before = slots_of(family)[0]
         if not takes_improper(family) or not isinstance(before, FullGaussian):
             return family.is_allowed(cavity)
-        x, y, noise = cavity[: before.size], cavity[before.size :], data.covariance
+        x, y, noise = cavity[: before.size], cavity[before.size :], jnp.asarray(data.covariance)
         seen, held = symmetric_inverse(noise), jnp.isfinite(cavity).all()
         if y.size:
             precision, root = slots_of(family)[-1].precision(y), jnp.linalg.cholesky(noise)  # type: ignore[attr-defined]

@@ -133,9 +133,12 @@ class Solution(Result):
 
     def _where(self, name: str) -> str:
         """The end of an error message: where a view may be found that this bare solution does not have."""
-        if type(self) is not Solution or name not in ("marginals", "pair", "predict"):
-            return ""
-        return f" A view that only the model knows is in its own solution: graph.interpret(solution).{name}"
+        known = type(self) is not Solution or name not in ("marginals", "pair", "predict")
+        return (
+            ""
+            if known
+            else f" A view that only the model knows is in its own solution: graph.interpret(solution).{name}"
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Views of q that only some posteriors have, such as `variance` or `concentration`."""
@@ -308,13 +311,13 @@ def leave_one_out(
 ) -> tuple[jax.Array, ...]:
     """log p(yᵢ | all data but i) ≈ log ∫ tᵢ(x) cavityᵢ(x) dx, one number per site, by group.
 
-    The whole site of one factor is deleted, whatever the method's power was. −inf where the cavity is improper, nan
-    where the factor's moments are not known well enough. moments: what their strategies have learned, by group.
+    The whole site is deleted, whatever the power was. −inf where the cavity is improper, nan where moments are unsure.
+    moments: what their strategies have learned, by group.
     """
-    rule, answers = UpdateRule(), []
+    rule, answers, posterior = UpdateRule(), [], problem.posterior
     for group, own, learned in zip(problem.groups, sites, moments, strict=True):
         rows = gather(group, own, jnp.zeros((group.size, rule.projection.memory)), np.arange(group.size))
-        local, cavities = problem.posterior.cavities(problem.prior, q, group.scope, rows.which, deletion(rule, rows))
+        local, cavities = posterior.cavities(problem.prior, q, group.scope, rows.which, deletion(rule, rows))
         trial = propose(rule, group, learned, local, rows, jax.random.key(0), cavities)
         known = jnp.where(trial.unsure, jnp.nan, trial.log_z)
         answers.append(jnp.where(group.family.is_proper(cavities), known, -jnp.inf))
