@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cavity._core import checks
@@ -175,6 +176,14 @@ def checked_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     if not (weights > 0).any():
         raise ValueError("sample_weight is zero in every row: no row is left.")
     return weights
+
+
+def label_weights(estimator: Any, X: Any, y: np.ndarray, sample_weight: Any, classes: Any = None) -> np.ndarray:
+    """The weights of checked rows, those of their classes included. classes: where they are known already."""
+    check_size("X", X)
+    check_classification_targets(y)
+    weights = checked_sample_weight(sample_weight, X)
+    return weights * class_weights(estimator.class_weight, y, weights, classes)
 
 
 def class_weights(

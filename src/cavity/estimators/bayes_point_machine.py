@@ -8,13 +8,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core import checks
 from cavity._core.checks import LARGEST
-from cavity.estimators._base import check_size, checked_sample_weight, class_weights, progress_lines
+from cavity.estimators._base import label_weights, progress_lines
 from cavity.estimators.one_versus_rest import LabelledRows, binary_likelihood, class_codes, model_names
 from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
 from cavity.factors import Step
@@ -251,12 +250,9 @@ class BayesPointMachine(StreamingClassifier):
 
     def _labelled(self, classes: np.ndarray, X: Any, y: np.ndarray, sample_weight: Any) -> LabelledRows:
         """Rows whose classes are known already."""
-        check_size("X", X)
-        check_classification_targets(y)
-        weights = checked_sample_weight(sample_weight, X)
         if (strange := class_codes(classes, y) < 0).any():
             raise ValueError(f"y holds the class {y[strange].tolist()[0]!r}, which is not one of {classes.tolist()}.")
-        weights = weights * class_weights(self.class_weight, y, weights, classes)
+        weights = label_weights(self, X, y, sample_weight, classes)
         return LabelledRows.of(classes, self._features(X), y, weights)
 
 

@@ -43,13 +43,15 @@ ROUNDS = 20
 class GaussianProcess(LatentGaussianEstimator):
     """An estimator with the parameters kernel, approximation, rank, method, optimize, restarts, …"""
 
-    kernel: Any
-    approximation: Any
-    rank: Any
-    method: Any
-    optimize: bool
-    restarts: int
-    verbose: Any
+    def __init__(self, kernel, approximation, rank, method, optimize, restarts, random_state, verbose):
+        self.kernel = kernel
+        self.approximation = approximation
+        self.rank = rank
+        self.method = method
+        self.optimize = optimize
+        self.restarts = restarts
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _fit_process(
         self,

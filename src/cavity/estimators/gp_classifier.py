@@ -72,18 +72,11 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         n_jobs: int | None = None,
         verbose: Any = 0,
     ):
-        self.kernel = kernel
+        super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
         self.likelihood = likelihood
         self.label_noise = label_noise
-        self.approximation = approximation
-        self.rank = rank
-        self.method = method
-        self.optimize = optimize
-        self.restarts = restarts
         self.class_weight = class_weight
-        self.random_state = random_state
         self.n_jobs = n_jobs
-        self.verbose = verbose
 
     def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
         factor, free = binary_likelihood(self.likelihood, self.label_noise)

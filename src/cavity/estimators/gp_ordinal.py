@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators._base import check_size, checked_sample_weight, class_weights, loo_log_predictive
+from cavity.estimators._base import label_weights, loo_log_predictive
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.factors import OrdinalProbit
@@ -77,17 +76,10 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         random_state: Any = None,
         verbose: Any = 0,
     ):
-        self.kernel = kernel
+        super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
         self.thresholds = thresholds
         self.order = order
-        self.approximation = approximation
-        self.rank = rank
-        self.method = method
-        self.optimize = optimize
-        self.restarts = restarts
         self.class_weight = class_weight
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPOrdinal":
         """Fit to labelled rows.
@@ -104,10 +96,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
             ValueError: an argument cannot be used, or the posterior is improper.
         """
         X, y = validate_data(self, X, y, **self._input_checks)
-        check_size("X", X)
-        check_classification_targets(y)
-        weights = checked_sample_weight(sample_weight, X)
-        weights = weights * class_weights(self.class_weight, y, weights)
+        weights = label_weights(self, X, y, sample_weight)
         classes = self._ordered(present_classes(y, weights))
         places = y[:, None] == classes
         codes, known = places.argmax(axis=1), places.any(axis=1)

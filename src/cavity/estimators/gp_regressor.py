@@ -81,18 +81,11 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         random_state: Any = None,
         verbose: Any = 0,
     ):
-        self.kernel = kernel
+        super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
         self.likelihood = likelihood
         self.noise = noise
         self.df = df
         self.normalize_y = normalize_y
-        self.approximation = approximation
-        self.rank = rank
-        self.method = method
-        self.optimize = optimize
-        self.restarts = restarts
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
         """Fit to rows with their observations.

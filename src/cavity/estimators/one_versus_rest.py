@@ -8,18 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators._base import (
-    LatentGaussianEstimator,
-    check_size,
-    checked_sample_weight,
-    class_weights,
-    loo_log_predictive,
-)
+from cavity.estimators._base import LatentGaussianEstimator, label_weights, loo_log_predictive
 from cavity.factors import Factor, Logistic, Probit, Step
 from cavity.models._latent_gaussian.rows import UniqueRows, unique_rows
 
@@ -55,10 +48,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
             ValueError: an argument cannot be used, or no posterior explains the labels.
         """
         X, y = validate_data(self, X, y, **self._input_checks)
-        check_size("X", X)
-        check_classification_targets(y)
-        weights = checked_sample_weight(sample_weight, X)
-        weights = weights * class_weights(self.class_weight, y, weights)
+        weights = label_weights(self, X, y, sample_weight)
         classes = present_classes(y, weights)
         rows = LabelledRows.of(classes, self._features(X), y, weights, getattr(self, "kernel", None))
         seeds, names = repeat(self._seed()), model_names(classes)
