@@ -272,7 +272,7 @@ class OrFlat(Family):
             jnp.where(known[..., None], eta, self.stand_in()),
             jnp.where(proper[..., None], other, self.stand_in()),
         )
-        alone = -self.entropy(one) - self.expected_exponent(other, one)
+        alone = -self.entropy(one) - self.expected_exponent(other - self.flat(), one)
         return jnp.where(proper, super().kl(one, two), jnp.where(known, alone, 0.0))
 
     def stand_in(self) -> Float[Array, " k"]:
