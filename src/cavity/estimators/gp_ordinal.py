@@ -2,16 +2,15 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
-from cavity.estimators._base import check_size, checked_sample_weight, class_weights, loo_log_predictive
+from cavity.estimators._base import checked_sample_weight, class_weights, loo_log_predictive
+from cavity.estimators._types import ClassWeight, FittedModel, KernelChoice, MethodChoice, Rows, Seed, Vector, Verbose
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.factors import OrdinalProbit
@@ -65,17 +64,17 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
 
     def __init__(
         self,
-        kernel: Any = None,
-        thresholds: Any = None,
-        order: Any = None,
-        approximation: Any = "auto",
+        kernel: KernelChoice = None,
+        thresholds: Vector | None = None,
+        order: Vector | None = None,
+        approximation: str | None = "auto",
         rank: int | None = None,
-        method: Any = None,
+        method: MethodChoice = None,
         optimize: bool = True,
         restarts: int = 0,
-        class_weight: Any = None,
-        random_state: Any = None,
-        verbose: Any = 0,
+        class_weight: ClassWeight = None,
+        random_state: Seed = None,
+        verbose: Verbose = 0,
     ):
         self.kernel = kernel
         self.thresholds = thresholds
@@ -89,7 +88,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPOrdinal":
+    def fit(self, X: Rows, y: Vector, sample_weight: Vector | None = None) -> "GPOrdinal":
         """Fit to labelled rows.
 
         Args:
@@ -103,8 +102,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         Raises:
             ValueError: an argument cannot be used, or the posterior is improper.
         """
-        X, y = validate_data(self, X, y, **self._input_checks)
-        check_size("X", X)
+        X, y = self._checked_rows(X, y)
         check_classification_targets(y)
         weights = checked_sample_weight(sample_weight, X)
         weights = weights * class_weights(self.class_weight, y, weights)
@@ -146,11 +144,11 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         totals = np.bincount(codes.astype(int), weights, classes) + 0.5  # a class without a row keeps an interval
         return np.sqrt(2.0) * ndtri(np.cumsum(totals)[:-1] / totals.sum())
 
-    def _summarise(self, models: Sequence[Any]) -> None:
+    def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)
         self.thresholds_ = np.asarray(self.likelihood_.thresholds)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Rows) -> np.ndarray:
         """Probabilities of the classes.
 
         Args:
@@ -166,7 +164,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         (found,) = self._predictions(X)
         return found["probabilities"] / found["probabilities"].sum(axis=1, keepdims=True)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of every row.
 
         Args:

@@ -8,6 +8,7 @@ import numpy as np
 from cavity import _storage
 from cavity._storage import StorageError
 from cavity.estimators._saving import ARRAYS, ESTIMATORS, NUMBERS, decode_parameter
+from cavity.estimators._types import FittedModel
 from cavity.estimators.bayes_point_machine import BayesPointMachine
 from cavity.estimators.gp_classifier import GPClassifier
 from cavity.estimators.gp_ordinal import GPOrdinal
@@ -16,7 +17,7 @@ from cavity.estimators.sklearn_kernels import kernel_from_spec
 from cavity.models._latent_gaussian import ExactGP, LinearModel, SparseGP
 
 CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (GPClassifier, BayesPointMachine, GPRegressor, GPOrdinal)}
-MODELS: dict[str, Any] = {cls.__name__: cls for cls in (ExactGP, LinearModel, SparseGP)}
+MODELS: dict[str, type[FittedModel]] = {cls.__name__: cls for cls in (ExactGP, LinearModel, SparseGP)}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -60,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     return estimator
 
 
-def model_from_state(header: dict[str, Any], arrays: dict[str, np.ndarray], number: int) -> Any:
+def model_from_state(header: dict[str, Any], arrays: dict[str, np.ndarray], number: int) -> FittedModel:
     """The model of that number in a file."""
     prefix = f"model{number}/"
     own = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
