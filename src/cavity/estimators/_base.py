@@ -16,8 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cavity._core import checks
-from cavity._core.checks import LARGEST
 from cavity.estimators._saving import save_estimator
+from cavity.estimators._types import ClassWeight, FittedModel, Rows, Seed, Vector, Verbose
 from cavity.inference.solution import Solution
 from cavity.inference.status import FIXED_POINTS, Status
 from cavity.models._latent_gaussian.evidence_search import Evaluation
@@ -25,26 +25,18 @@ from cavity.models._latent_gaussian.fit_result import log_predictive
 from cavity.models._latent_gaussian.rows import UniqueRows
 from cavity.models.streaming import StreamProgress
 
+#: what needs no warning: a fixed point, or a method that seeks none.
+AS_PROMISED = (*FIXED_POINTS, Status.SINGLE_PASS)
 #: from good to bad; what a set of models reports is the worst of theirs.
 SEVERITY = (
-    *FIXED_POINTS,
-    Status.SINGLE_PASS,
-    Status.RUNNING,
-    Status.INTERRUPTED,
-    Status.TIME_BUDGET,
-    Status.MAX_SWEEPS,
-    Status.STALLED,
-    Status.SITES_SKIPPED,
-    Status.UNSURE_FACTOR,
-    Status.NONFINITE_FACTOR,
-    Status.IMPROPER_POSTERIOR,
+    *AS_PROMISED,
+    *(Status.RUNNING, Status.INTERRUPTED, Status.TIME_BUDGET, Status.MAX_SWEEPS, Status.STALLED),
+    *(Status.SITES_SKIPPED, Status.UNSURE_FACTOR, Status.NONFINITE_FACTOR, Status.IMPROPER_POSTERIOR),
 )
 #: the largest weight of a row, of which the log evidence still has its digits
 LARGEST_WEIGHT = 1e9
 #: rows predicted at a time.
 CHUNK = 8192
-#: what needs no warning: a fixed point, or a method that seeks none.
-AS_PROMISED = (*FIXED_POINTS, Status.SINGLE_PASS)
 
 
 class LatentGaussianEstimator(BaseEstimator):
@@ -53,23 +45,29 @@ class LatentGaussianEstimator(BaseEstimator):
     A subclass hands the models it has fitted to `_summarise` and says by `_features` what they see of X.
     """
 
-    models_: list[Any]
-    random_state: Any
+    models_: list[FittedModel]
+    random_state: Seed
     #: options of `validate_data` for X
     _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64}
 
-    def _features(self, X: Any) -> np.ndarray:
+    def _features(self, X: np.ndarray) -> np.ndarray:
         """The rows the models were fitted on, made of checked inputs."""
         return X
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Rows) -> np.ndarray:
         """New inputs, checked against the ones in training."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **self._input_checks)
-        check_size("X", X)
-        return X
+        found: Any = validate_data(self, X, reset=False, **self._input_checks)  # type: ignore[arg-type]
+        check_size("X", found)
+        return found
 
-    def _predictions(self, X: Any) -> list[dict[str, np.ndarray]]:
+    def _checked_rows(self, X: Rows, y: Vector, **options: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and their observations. options: of `validate_data`."""
+        found: Any = validate_data(self, X, y, **options, **self._input_checks)  # type: ignore[arg-type]
+        check_size("X", found[0])
+        return found
+
+    def _predictions(self, X: Rows) -> list[dict[str, np.ndarray]]:
         """For every model what its likelihood predicts at the rows of X."""
         rows = self._checked(X)
         chunks = []
@@ -85,7 +83,7 @@ class LatentGaussianEstimator(BaseEstimator):
         """A whole number from `random_state`, for restarts of the search."""
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _summarise(self, models: Sequence[Any]) -> None:
+    def _summarise(self, models: Sequence[FittedModel]) -> None:
         """Attributes that follow from the models."""
         self.models_ = list(models)
         self.log_evidence_ = float(sum(map(attrgetter("log_evidence"), models)))
@@ -94,7 +92,7 @@ class LatentGaussianEstimator(BaseEstimator):
         factors = list(map(attrgetter("factor"), models))
         self.likelihood_: Any = factors[0] if len(factors) == 1 else factors
 
-    def _warn(self, models: Sequence[Any], names: Sequence[str]) -> None:
+    def _warn(self, models: Sequence[FittedModel], names: Sequence[str]) -> None:
         """A `ConvergenceWarning` for every model that did not converge; an error where its numbers mean nothing.
 
         It comes before anything is assigned: where it ends the call, the estimator is what it was before.
@@ -111,7 +109,7 @@ class LatentGaussianEstimator(BaseEstimator):
                 message = f"{who} did not converge: {status} (mismatch {model.mismatch:.1e}). {status.sentence}{hint}"
                 warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
-    def sample_posterior(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_posterior(self, X: Rows, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draws of the latent function at the rows of X, jointly over the rows.
 
         Args:
@@ -129,7 +127,7 @@ class LatentGaussianEstimator(BaseEstimator):
         rows = self._features(self._checked(X))
         if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
             raise ValueError(f"n_samples must be a whole number from 1; found {n_samples!r}.")
-        source: Any = self.random_state if random_state is None else random_state
+        source = self.random_state if random_state is None else random_state
         keys = jax.random.split(jax.random.key(int(check_random_state(source).randint(2**31 - 1))), len(self.models_))
         draws = [model.sample(rows, key, n_samples).T for model, key in zip(self.models_, keys, strict=True)]
         return np.asarray(draws[0]) if len(draws) == 1 else np.stack(draws, axis=1)
@@ -147,12 +145,12 @@ class LatentGaussianEstimator(BaseEstimator):
         save_estimator(self, path)
 
 
-def check_size(name: str, values: Any) -> None:
+def check_size(name: str, values: np.ndarray) -> None:
     """Refuse numbers that are finite but have no square to compute with."""
     numbers = np.asarray(values.data if sparse.issparse(values) else values)
-    far = np.abs(numbers) > LARGEST
+    far = np.abs(numbers) > checks.LARGEST
     if far.any():
-        raise ValueError(f"{name} must hold numbers between ±{LARGEST:g}; found {numbers[far][0]:g}: scale it.")
+        raise ValueError(f"{name} must hold numbers between ±{checks.LARGEST:g}; found {numbers[far][0]:g}: scale it.")
 
 
 def refuse_text(y: Any) -> None:
@@ -187,7 +185,7 @@ def label_weights(estimator: Any, X: Any, y: np.ndarray, sample_weight: Any, cla
 
 
 def class_weights(
-    class_weight: Any, y: np.ndarray, sample_weight: np.ndarray, known: np.ndarray | None = None
+    class_weight: ClassWeight, y: np.ndarray, sample_weight: np.ndarray, known: np.ndarray | None = None
 ) -> np.ndarray:
     """A factor for every row: its class's as given, 1 where that is not named; "balanced" gives equal totals.
 
@@ -218,7 +216,7 @@ def class_weights(
     return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])[codes]
 
 
-def loo_log_predictive(model: Any, unique: UniqueRows, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def loo_log_predictive(model: FittedModel, unique: UniqueRows, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """log p(yᵢ | the other rows) for every row handed in, whatever its weight.
 
     A row that shares its site with others is predicted from all copies but one. A row of weight 0 is not in q: its
@@ -245,7 +243,7 @@ class ProgressLines:
         name: what the lines begin with.
     """
 
-    def __init__(self, callback: Callable[[str], Any], name: str) -> None:
+    def __init__(self, callback: Callable[[str], object], name: str) -> None:
         self.callback = callback
         self.name = name
         self.points = 0
@@ -276,7 +274,7 @@ class ProgressLines:
         )
 
 
-def progress_lines(verbose: Any, name: str) -> ProgressLines | None:
+def progress_lines(verbose: Verbose, name: str) -> ProgressLines | None:
     """What `verbose` asks for: nothing for 0, lines on standard output for a number above, or a function of a line."""
     if callable(verbose):
         return ProgressLines(verbose, name)

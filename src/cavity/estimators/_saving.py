@@ -25,25 +25,14 @@ from cavity.models._latent_gaussian.fit_result import factor_from_spec, factor_s
 #: estimators that may be in a file
 ESTIMATORS = ("GPClassifier", "BayesPointMachine", "GPRegressor", "GPOrdinal")
 #: frozen dataclasses a method is made of.
-METHOD_PARTS: dict[str, Any] = {
+METHOD_PARTS: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        methods.Sweeps,
-        DoubleLoop,
-        Ladder,
-        update_rule.Matched,
-        update_rule.Restricted,
-        update_rule.Cowell,
-        relaxed.Relaxed,
-        schedule.InOrder,
-        schedule.ThereAndBack,
-        schedule.Shuffled,
-        schedule.Order,
-        schedule.LargestMismatchFirst,
-        schedule.OneMessage,
-        schedule.EveryNth,
-        schedule.Parallel,
-        schedule.Blocks,
+        *(methods.Sweeps, DoubleLoop, Ladder),
+        *(update_rule.Matched, update_rule.Restricted, update_rule.Cowell, relaxed.Relaxed),
+        *(schedule.InOrder, schedule.ThereAndBack, schedule.Shuffled, schedule.Order),
+        *(schedule.LargestMismatchFirst, schedule.OneMessage, schedule.EveryNth),
+        *(schedule.Parallel, schedule.Blocks),
     )
 }
 #: fitted attributes that do not follow from the models, where an estimator has them.

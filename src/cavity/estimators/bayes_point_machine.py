@@ -16,10 +16,10 @@ from cavity._core.checks import LARGEST
 from cavity.estimators._base import label_weights, progress_lines
 from cavity.estimators.one_versus_rest import LabelledRows, binary_likelihood, class_codes, model_names
 from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
-from cavity.factors import Step
+from cavity.factors import Factor, Step
 from cavity.inference.methods import ADF
 from cavity.kernels import Linear
-from cavity.models._latent_gaussian import ExactGP, fit_exact_gp, fit_linear_model
+from cavity.models._latent_gaussian import ExactGP, LinearModel, fit_exact_gp, fit_linear_model
 from cavity.models._latent_gaussian.rows import UniqueRows
 
 #: numbers a table of features may hold, 2 GiB of them.
@@ -73,16 +73,16 @@ class BayesPointMachine(StreamingClassifier):
 
     def __init__(
         self,
-        label_noise: Any = 0.1,
+        label_noise: float | str = 0.1,
         bias: bool = True,
-        likelihood: Any = "step",
-        prior_variance: Any = 1.0,
+        likelihood: str | Factor = "step",
+        prior_variance: float | str = 1.0,
         degree: int = 1,
-        method: Any = None,
-        class_weight: Any = None,
-        random_state: Any = None,
+        method: MethodChoice = None,
+        class_weight: ClassWeight = None,
+        random_state: Seed = None,
         n_jobs: int | None = None,
-        verbose: Any = 0,
+        verbose: Verbose = 0,
     ):
         self.label_noise = label_noise
         self.bias = bias
@@ -103,7 +103,7 @@ class BayesPointMachine(StreamingClassifier):
     _input_checks: ClassVar[dict[str, Any]] = {"dtype": np.float64, "accept_sparse": "csr"}
 
     def _features(self, X: Any) -> np.ndarray:
-        """φ(x) of every row, as a dense table."""
+        """φ(x) of every row, dense or sparse, as a dense table."""
         if isinstance(self.degree, bool) or not isinstance(self.degree, int | np.integer) or self.degree < 1:
             raise ValueError(f"degree must be a whole number from 1; found {self.degree!r}.")
         expansion = PolynomialFeatures(self.degree, include_bias=False).fit(np.zeros((1, X.shape[1])))
@@ -116,11 +116,11 @@ class BayesPointMachine(StreamingClassifier):
         rows: Any = X.toarray() if sparse.issparse(X) else X
         with np.errstate(over="ignore"):
             rows = rows if self.degree == 1 else expansion.transform(rows)
-        if not (np.abs(rows) <= LARGEST).all():
-            raise ValueError(f"X is too large for degree={self.degree}: a monomial is beyond {LARGEST:g}.")
+        if not (np.abs(rows) <= checks.LARGEST).all():
+            raise ValueError(f"X is too large for degree={self.degree}: a monomial is beyond {checks.LARGEST:g}.")
         return np.column_stack([rows, np.ones(len(rows))]) if self.bias else rows
 
-    def _parts(self) -> tuple[Any, tuple[str, ...], float]:
+    def _parts(self) -> tuple[Factor, tuple[str, ...], float]:
         """(likelihood, names of what is learned, prior variance)."""
         factor, free = binary_likelihood(self.likelihood, self.label_noise)
         if not isinstance(self.prior_variance, str):
@@ -130,7 +130,7 @@ class BayesPointMachine(StreamingClassifier):
             raise ValueError('prior_variance="auto" has no meaning for the step likelihood, which does not see it.')
         return factor, (*free, "prior_variance"), 1.0
 
-    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
+    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> FittedModel:
         factor, free, variance = self._parts()
         options: dict[str, Any] = {"factor": factor, "sample_weight": unique.sample_weight}
         options |= {"method": self.method, "seed": seed}
@@ -145,19 +145,21 @@ class BayesPointMachine(StreamingClassifier):
         free = tuple(name for name in free if name != "prior_variance")
         return fit_exact_gp(unique.X, unique.y, kernel=kernel, free=free, **options)
 
-    def _summarise(self, models: Sequence[Any]) -> None:
+    def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)
         weights = np.stack([mean_weights(model) for model in models])
         bias = int(bool(self.bias))
         self.coef_ = weights[:, : weights.shape[1] - bias]
         self.intercept_ = weights[:, -1] if bias else np.zeros(len(weights))
 
-    def _finish(self, models: Sequence[Any], rows: LabelledRows) -> None:
+    def _finish(self, models: Sequence[FittedModel], rows: LabelledRows) -> None:
         super()._finish(models, rows)
         pairs = zip(rows.sets, models, strict=True)
         self._seen = [SeenRows.none().with_sites(unique, model.sites) for unique, model in pairs]
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "BayesPointMachine":
+    def partial_fit(
+        self, X: Rows, y: Vector, classes: Vector | None = None, sample_weight: Vector | None = None
+    ) -> "BayesPointMachine":
         """One pass over new rows from the present posterior: assumed-density filtering. Rows are not kept.
 
         The first call starts from the prior. `loo_log_predictive_` is not defined for a stream; `refine` makes it.
@@ -179,7 +181,7 @@ class BayesPointMachine(StreamingClassifier):
         if first and classes is None:
             raise ValueError("classes must name all labels in the first call of partial_fit.")
         self._refuse_balanced("partial_fit")
-        X, y = validate_data(self, X, y, reset=first, **self._input_checks)
+        X, y = self._checked_rows(X, y, reset=first)
         known_classes = stream_classes(classes, None if first else self.classes_)
         rows = self._labelled(known_classes, X, y, sample_weight)
         factor, free, variance = self._parts()
@@ -188,14 +190,13 @@ class BayesPointMachine(StreamingClassifier):
         if not first:
             self._check_linear("partial_fit")
 
-        def absorb(unique: UniqueRows, model: Any) -> Any:
+        def absorb(unique: UniqueRows, model: LinearModel | None) -> LinearModel:
             options: dict[str, Any] = {"sample_weight": unique.sample_weight, "method": ADF()}
             if model is None:
                 return fit_linear_model(unique.X, unique.y, factor=factor, prior_variance=variance, **options)
             return model.absorb(unique.X, unique.y, **options)
 
-        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        models = in_threads(map(delayed(absorb), rows.sets, [None] * len(rows.sets) if first else self.models_))
+        models = self._in_threads(absorb, rows.sets, [None] * len(rows.sets) if first else self.models_)
         self._warn(models, model_names(known_classes))
         seen = [SeenRows.none() for _ in models] if first else getattr(self, "_seen", None)
         if seen is not None:
@@ -206,7 +207,7 @@ class BayesPointMachine(StreamingClassifier):
             self.__dict__.pop(name, None)
         return self
 
-    def refine(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesPointMachine":
+    def refine(self, X: Rows, y: Vector, sample_weight: Vector | None = None) -> "BayesPointMachine":
         """EP on all rows seen so far, in any order, started from their present sites.
 
         Args:
@@ -228,17 +229,16 @@ class BayesPointMachine(StreamingClassifier):
             raise ValueError(
                 "refine needs the sites of all rows seen, which are not kept in files, nor after fit_stream: fit again."
             )
-        X, y = validate_data(self, X, y, reset=False, **self._input_checks)
+        X, y = self._checked_rows(X, y, reset=False)
         rows, names = self._labelled(self.classes_, X, y, sample_weight), model_names(self.classes_)
 
-        def refine(unique: UniqueRows, model: Any, seen: SeenRows, name: str) -> Any:
+        def refine(unique: UniqueRows, model: LinearModel, seen: SeenRows, name: str) -> LinearModel:
             known = dataclasses.replace(model, sites=seen.sites_of(unique))
             lines = progress_lines(self.verbose, f"{type(self).__name__}{name}")
             options: dict[str, Any] = {"sample_weight": unique.sample_weight, "method": self.method}
             return known.refine(unique.X, unique.y, callback=None if lines is None else lines.sweep, **options)
 
-        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        models = in_threads(map(delayed(refine), rows.sets, self.models_, self._seen, names))
+        models = self._in_threads(refine, rows.sets, self.models_, self._seen, names)
         self._warn(models, names)
         self._finish(models, rows)
         return self
@@ -248,7 +248,7 @@ class BayesPointMachine(StreamingClassifier):
         if any(isinstance(model, ExactGP) for model in self.models_):
             raise ValueError(f"{what} cannot go on from a fit to fewer rows than features; begin with partial_fit.")
 
-    def _labelled(self, classes: np.ndarray, X: Any, y: np.ndarray, sample_weight: Any) -> LabelledRows:
+    def _labelled(self, classes: np.ndarray, X: Rows, y: np.ndarray, sample_weight: Vector | None) -> LabelledRows:
         """Rows whose classes are known already."""
         if (strange := class_codes(classes, y) < 0).any():
             raise ValueError(f"y holds the class {y[strange].tolist()[0]!r}, which is not one of {classes.tolist()}.")

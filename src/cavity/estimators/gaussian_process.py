@@ -13,7 +13,8 @@ from sklearn.cluster import KMeans
 from cavity._core import checks
 from cavity._core.system import is_accelerator
 from cavity.estimators._base import LatentGaussianEstimator, progress_lines
-from cavity.estimators.sklearn_kernels import SklearnKernel, as_kernel, fix_kernel
+from cavity.estimators._types import FittedModel, KernelChoice, MethodChoice, Verbose
+from cavity.estimators.sklearn_kernels import SearchedKernel, SklearnKernel, as_kernel, fix_kernel
 from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
@@ -99,16 +100,15 @@ class GaussianProcess(LatentGaussianEstimator):
         learn_inputs = form.learn_inputs and self.optimize
         return fit_sparse_gp(unique.X, unique.y, basis=form.basis, learn_inputs=learn_inputs, **options)
 
-    def _summarise(self, models: Sequence[Any]) -> None:
+    def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)
-        kernels = []
-        for kernel in map(attrgetter("kernel"), models):
-            kernels.append(kernel.kernel if isinstance(kernel, SklearnKernel) else kernel)
+        found = map(attrgetter("kernel"), models)
+        kernels = [kernel.kernel if isinstance(kernel, SklearnKernel) else kernel for kernel in found]
         self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
         self.approximation_ = ", ".join(dict.fromkeys(map(attrgetter("carrier"), models)))
 
 
-def suitable_kernel(kernel: Any, X: np.ndarray, *, amplitude: bool, bias: float = 0.0) -> Kernel | SklearnKernel:
+def suitable_kernel(kernel: KernelChoice, X: np.ndarray, *, amplitude: bool, bias: float = 0.0) -> SearchedKernel:
     """The kernel a user means; for None the Gaussian kernel with a length scale typical of the data.
 
     Args:
@@ -129,7 +129,7 @@ def suitable_kernel(kernel: Any, X: np.ndarray, *, amplitude: bool, bias: float 
     return found
 
 
-def search_deviations(kernel: Any, suited: Kernel | SklearnKernel) -> np.ndarray | None:
+def search_deviations(kernel: KernelChoice, suited: SearchedKernel) -> np.ndarray | None:
     """The prior of the search for the kernel made for None; a kernel of the user's has only its bounds."""
     if kernel is not None:
         return None
@@ -145,7 +145,7 @@ def typical_distance(X: np.ndarray) -> float:
     return float(np.median(distances)) if distances.size else 1.0
 
 
-def check_restarts(restarts: Any, kernel: Any) -> None:
+def check_restarts(restarts: int, kernel: SearchedKernel) -> None:
     """A whole number from 0; above it the search needs bounds to draw its starts from."""
     if isinstance(restarts, bool) or not isinstance(restarts, int | np.integer) or restarts < 0:
         raise ValueError(f"restarts must be a whole number from 0; found {restarts!r}.")
@@ -165,7 +165,9 @@ class ProcessForm(NamedTuple):
     learn_inputs: bool = False
 
 
-def process_form(approximation: Any, rank: Any, kernel: Any, unique: UniqueRows, seed: int, who: str) -> ProcessForm:
+def process_form(
+    approximation: str | None, rank: int | None, kernel: SearchedKernel, unique: UniqueRows, seed: int, who: str
+) -> ProcessForm:
     """What a user's `approximation` and `rank` mean for these sites."""
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1):
         raise ValueError(f"rank must be a whole number from 1, or None; found {rank!r}.")
@@ -183,7 +185,7 @@ def process_form(approximation: Any, rank: Any, kernel: Any, unique: UniqueRows,
         warnings.warn(f'{message}; approximation="inducing" says so, approximation=None fits exactly.', stacklevel=6)
     if name == "features":
         key = jax.random.key(seed)
-        return ProcessForm(RandomFeatures.draw(kernel, unique.X.shape[1], int(rank or FEATURES), key))
+        return ProcessForm(RandomFeatures.draw(kernel, unique.X.shape[1], int(rank or FEATURES), key))  # type: ignore[arg-type]
     if not isinstance(kernel, Kernel):
         raise TypeError(
             f'approximation="{name}" needs a kernel of cavity.kernels; found {type(kernel.kernel).__name__} of '

@@ -1,10 +1,9 @@
 """Gaussian process classification by expectation propagation, robust to wrong labels."""
 
-from typing import Any
-
+from cavity.estimators._types import ClassWeight, FittedModel, KernelChoice, MethodChoice, Seed, Verbose
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import OneVersusRest, binary_likelihood
-from cavity.factors import Step
+from cavity.factors import Factor, Step
 from cavity.models._latent_gaussian.rows import UniqueRows
 
 
@@ -59,18 +58,18 @@ class GPClassifier(OneVersusRest, GaussianProcess):
 
     def __init__(
         self,
-        kernel: Any = None,
-        likelihood: Any = "step",
-        label_noise: Any = 0.1,
-        approximation: Any = "auto",
+        kernel: KernelChoice = None,
+        likelihood: str | Factor = "step",
+        label_noise: float | str = 0.1,
+        approximation: str | None = "auto",
         rank: int | None = None,
-        method: Any = None,
+        method: MethodChoice = None,
         optimize: bool = True,
         restarts: int = 0,
-        class_weight: Any = None,
-        random_state: Any = None,
+        class_weight: ClassWeight = None,
+        random_state: Seed = None,
         n_jobs: int | None = None,
-        verbose: Any = 0,
+        verbose: Verbose = 0,
     ):
         super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
         self.likelihood = likelihood
@@ -78,6 +77,6 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         self.class_weight = class_weight
         self.n_jobs = n_jobs
 
-    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
+    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> FittedModel:
         factor, free = binary_likelihood(self.likelihood, self.label_noise)
         return self._fit_process(unique, factor, free, seed, name, amplitude=not isinstance(factor, Step))

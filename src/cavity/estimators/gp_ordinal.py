@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -64,24 +63,24 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
 
     def __init__(
         self,
-        kernel: Any = None,
-        thresholds: Any = None,
-        order: Any = None,
-        approximation: Any = "auto",
+        kernel: KernelChoice = None,
+        thresholds: Vector | None = None,
+        order: Vector | None = None,
+        approximation: str | None = "auto",
         rank: int | None = None,
-        method: Any = None,
+        method: MethodChoice = None,
         optimize: bool = True,
         restarts: int = 0,
-        class_weight: Any = None,
-        random_state: Any = None,
-        verbose: Any = 0,
+        class_weight: ClassWeight = None,
+        random_state: Seed = None,
+        verbose: Verbose = 0,
     ):
         super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
         self.thresholds = thresholds
         self.order = order
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPOrdinal":
+    def fit(self, X: Rows, y: Vector, sample_weight: Vector | None = None) -> "GPOrdinal":
         """Fit to labelled rows.
 
         Args:
@@ -135,11 +134,11 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         totals = np.bincount(codes.astype(int), weights, classes) + 0.5  # a class without a row keeps an interval
         return np.sqrt(2.0) * ndtri(np.cumsum(totals)[:-1] / totals.sum())
 
-    def _summarise(self, models: Sequence[Any]) -> None:
+    def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)
         self.thresholds_ = np.asarray(self.likelihood_.thresholds)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Rows) -> np.ndarray:
         """Probabilities of the classes.
 
         Args:
@@ -155,7 +154,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         (found,) = self._predictions(X)
         return found["probabilities"] / found["probabilities"].sum(axis=1, keepdims=True)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of every row.
 
         Args:

@@ -1,11 +1,9 @@
 """Gaussian process regression with Gaussian, Student-t or Poisson observations."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
 from cavity.estimators._base import check_size, checked_sample_weight, loo_log_predictive, refuse_text
@@ -68,18 +66,18 @@ class GPRegressor(RegressorMixin, GaussianProcess):
 
     def __init__(
         self,
-        kernel: Any = None,
+        kernel: KernelChoice = None,
         likelihood: str = "gaussian",
-        noise: Any = "auto",
-        df: Any = 4.0,
+        noise: float | str = "auto",
+        df: float | str = 4.0,
         normalize_y: bool = True,
-        approximation: Any = "auto",
+        approximation: str | None = "auto",
         rank: int | None = None,
-        method: Any = None,
+        method: MethodChoice = None,
         optimize: bool = True,
         restarts: int = 0,
-        random_state: Any = None,
-        verbose: Any = 0,
+        random_state: Seed = None,
+        verbose: Verbose = 0,
     ):
         super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
         self.likelihood = likelihood
@@ -87,7 +85,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         self.df = df
         self.normalize_y = normalize_y
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
+    def fit(self, X: Rows, y: Vector, sample_weight: Vector | None = None) -> "GPRegressor":
         """Fit to rows with their observations.
 
         Args:
@@ -150,7 +148,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
             return StudentT(noise, 4.0), (*free, "df")
         return StudentT(noise, checks.positive("df", self.df)), free
 
-    def _summarise(self, models: Sequence[Any]) -> None:
+    def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)
         self.log_evidence_ -= self._total_weight * float(np.log(self._scale))
         fitted, self.noise_ = self.likelihood_, None
@@ -161,7 +159,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
             self.noise_ = float(fitted.scale) * self._scale
             self.likelihood_ = StudentT(self.noise_, fitted.df)
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Rows, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Mean of a new observation at every row of X; for counts the expected count.
 
         Args:
@@ -179,7 +177,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         mean = found["mean"] * self._scale + self._offset
         return (mean, np.sqrt(found["variance"]) * self._scale) if return_std else mean
 
-    def sample_posterior(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_posterior(self, X: Rows, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draws of the function without noise at the rows of X, jointly over the rows; for counts of the log rate.
 
         Args:

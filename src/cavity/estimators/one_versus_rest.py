@@ -1,15 +1,14 @@
 """Classifiers made of binary models: one for two classes, else one for each class against the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
 from cavity.estimators._base import LatentGaussianEstimator, label_weights, loo_log_predictive
@@ -27,13 +26,13 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
     """A subclass gives `_fit_model`: the model of a set of sites with labels −1 and +1."""
 
     classes_: np.ndarray
-    class_weight: Any
-    n_jobs: Any
+    class_weight: ClassWeight
+    n_jobs: int | None
 
-    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
+    def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> FittedModel:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Rows, y: Vector, sample_weight: Vector | None = None) -> Self:
         """Fit to labelled rows.
 
         Args:
@@ -52,15 +51,17 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         classes = present_classes(y, weights)
         rows = LabelledRows.of(classes, self._features(X), y, weights, getattr(self, "kernel", None))
         seeds, names = repeat(self._seed()), model_names(classes)
-        # Classes are fitted in threads: compiled code releases Python's lock.
-        in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        models = in_threads(map(delayed(self._fit_model), rows.sets, seeds, names))
+        models = self._in_threads(self._fit_model, rows.sets, seeds, names)
         self._warn(models, names)
         self.classes_ = classes
         self._finish(models, rows)
         return self
 
-    def _finish(self, models: Sequence[Any], rows: "LabelledRows") -> None:
+    def _in_threads(self, function: Callable[..., FittedModel], *arguments: Iterable[object]) -> list[Any]:
+        """What `map` gives, in threads, one for each class: compiled code releases Python's lock."""
+        return Parallel(n_jobs=self.n_jobs, prefer="threads")(map(delayed(function), *arguments))  # type: ignore[return-value]
+
+    def _finish(self, models: Sequence[FittedModel], rows: "LabelledRows") -> None:
         """Attributes of a fit that has seen all rows."""
         self._summarise(models)
         own = list(map(loo_log_predictive, models, rows.sets, repeat(rows.features), rows.labels))
@@ -76,12 +77,12 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         of_labels = logs[np.arange(len(logs)), rows.codes]
         self.loo_log_predictive_ = np.where(rows.codes < 0, -np.inf, of_labels)
 
-    def _summarise(self, models: Sequence[Any]) -> None:
+    def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)
         noises = [float(getattr(model.factor, "label_noise", 0.0)) for model in models]
         self.label_noise_ = noises[0] if len(noises) == 1 else np.array(noises)
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Rows) -> np.ndarray:
         """Log odds of the clean label.
 
         Args:
@@ -98,7 +99,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         odds = logs[..., 1] - logs[..., 0]
         return odds[:, 0] if len(self.models_) == 1 else odds
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of every row.
 
         Args:
@@ -114,7 +115,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         odds = self.decision_function(X)
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
 
-    def predict_proba(self, X: Any, noisy: bool = False) -> np.ndarray:
+    def predict_proba(self, X: Rows, noisy: bool = False) -> np.ndarray:
         """Probabilities of the classes.
 
         With more than two classes, those of each class against the rest, divided by their sum.
@@ -138,7 +139,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         return np.exp(ours - logsumexp(ours, axis=1, keepdims=True))
 
 
-def binary_likelihood(likelihood: Any, label_noise: Any) -> tuple[Factor, tuple[str, ...]]:
+def binary_likelihood(likelihood: str | Factor, label_noise: float | str) -> tuple[Factor, tuple[str, ...]]:
     """(factor, its parameters that are to be learned) for a likelihood of labels −1 and +1.
 
     Args:
@@ -191,7 +192,7 @@ class LabelledRows(NamedTuple):
 
     @classmethod
     def of(
-        cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray, kernel: Any = None
+        cls, classes: np.ndarray, features: np.ndarray, y: np.ndarray, weights: np.ndarray, kernel: KernelChoice = None
     ) -> "LabelledRows":
         """Weighted rows with their labels; `kernel` is the estimator's, if it has one."""
         codes = class_codes(classes, y)

@@ -18,9 +18,14 @@ from sklearn.utils import check_array
 
 from cavity._core import checks
 from cavity.estimators._base import AS_PROMISED, LatentGaussianEstimator
+from cavity.estimators._types import Rows, Vector
 
 #: what stands for the status of a model that could not be fitted.
 FAILED = "failed"
+#: an estimator with an evidence, or a pipeline that ends with one
+Estimator = LatentGaussianEstimator | Pipeline
+#: what is known of a model that was tried, by name
+Row = dict[str, Any]
 
 
 class Selection(NamedTuple):
@@ -42,13 +47,15 @@ class Selection(NamedTuple):
     """
 
     features: tuple[int, ...]
-    names: tuple[Any, ...]
+    names: tuple[str | int, ...]
     log_evidence: float
-    table: list[dict[str, Any]]
-    estimator: Any
+    table: list[Row]
+    estimator: Estimator
 
 
-def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit_params: Any) -> list[dict[str, Any]]:
+def compare(
+    estimators: Mapping[str, Estimator] | Iterable[Estimator], X: Rows, y: Vector, **fit_params: Any
+) -> list[Row]:
     """Fit every estimator to the same data and table their log evidences, the largest first.
 
     Args:
@@ -82,7 +89,7 @@ def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit
         raise ValueError("estimators is empty: there is nothing to compare.")
     for one in named.values():
         last_step(one)
-    rows = [fitted_row(name, one, X, y, fit_params) for name, one in named.items()]
+    rows = [fitted_row(name, one, X, y, fit_params) for name, one in named.items()]  # type: ignore[arg-type]
     fitted = [row for row in rows if row["status"] != FAILED]
     if not fitted:
         raise ValueError(f"None of the models could be fitted; the first, {first_reason(rows)}")
@@ -94,13 +101,13 @@ def compare(estimators: Mapping[str, Any] | Iterable[Any], X: Any, y: Any, **fit
 
 
 def select_features(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: Estimator,
+    X: Rows,
+    y: Vector,
     *,
     max_features: int | None = None,
     min_gain: float = 0.0,
-    callback: Callable[[dict[str, Any]], Any] | None = None,
+    callback: Callable[[Row], object] | None = None,
     **fit_params: Any,
 ) -> Selection:
     """Forward selection: again and again take the feature that raises the log evidence most, while one does.
@@ -136,17 +143,16 @@ def select_features(
         [(0,), (1,), (2,), (1, 0), (1, 2)]
     """
     last_step(estimator)
-    names = tuple(X.columns) if hasattr(X, "columns") else None
     table = np.asarray(check_array(X, dtype="float64"))
     columns = table.shape[1]
     most = columns if max_features is None else max_features
     if isinstance(most, bool) or not isinstance(most, int | np.integer) or not 1 <= most <= columns:
         raise ValueError(f"max_features must be a whole number from 1 to {columns}; found {max_features!r}.")
     checks.number("min_gain", min_gain)
-    names = names or tuple(range(columns))
+    names = tuple(getattr(X, "columns", range(columns)))
     chosen: tuple[int, ...] = ()
-    best: dict[str, Any] | None = None
-    tried: list[dict[str, Any]] = []
+    best: Row | None = None
+    tried: list[Row] = []
     while len(chosen) < most:
         rows = []
         for feature in sorted(set(range(columns)) - set(chosen)):
@@ -170,7 +176,7 @@ def select_features(
     return Selection(chosen, tuple(names[i] for i in chosen), float(best["log_evidence"]), tried, fitted)
 
 
-def last_step(estimator: Any) -> tuple[Any, str]:
+def last_step(estimator: Estimator) -> tuple[LatentGaussianEstimator, str]:
     """The estimator itself, or the last one of a pipeline; and what the names of its fit parameters begin with."""
     name, last = estimator.steps[-1] if isinstance(estimator, Pipeline) else ("", estimator)
     if not isinstance(last, LatentGaussianEstimator):
@@ -178,10 +184,10 @@ def last_step(estimator: Any) -> tuple[Any, str]:
     return last, f"{name}__" if name else ""
 
 
-def fitted_row(name: str, estimator: Any, X: Any, y: Any, fit_params: Mapping[str, Any]) -> dict[str, Any]:
+def fitted_row(name: str, estimator: Estimator, X: Rows, y: Vector, fit_params: Mapping[str, Any]) -> Row:
     """One estimator fitted, or why it could not be. What its warning would say is in the row."""
     began = time.perf_counter()
-    row: dict[str, Any] = {"name": name, "log_evidence": None, "probability": None, "error": None, "estimator": None}
+    row: Row = {"name": name, "log_evidence": None, "probability": None, "error": None, "estimator": None}
     row |= {"status": FAILED, "converged": False}
     whole: Any = clone(estimator)
     _, prefix = last_step(whole)
@@ -198,6 +204,6 @@ def fitted_row(name: str, estimator: Any, X: Any, y: Any, fit_params: Mapping[st
     return {**row, "seconds": time.perf_counter() - began}
 
 
-def first_reason(rows: list[dict[str, Any]]) -> str:
+def first_reason(rows: list[Row]) -> str:
     """Name of the first model and what came of it."""
     return f"{rows[0]['name']}: {rows[0]['error'] or rows[0]['status'].sentence}"

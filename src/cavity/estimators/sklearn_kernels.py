@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.gaussian_process import kernels as sk
 
 from cavity import kernels
@@ -19,17 +20,8 @@ from cavity.kernels.covariances import from_spec
 SHIPPED: dict[str, type[sk.Kernel]] = {
     cls.__name__: cls
     for cls in (
-        sk.ConstantKernel,
-        sk.WhiteKernel,
-        sk.RBF,
-        sk.Matern,
-        sk.RationalQuadratic,
-        sk.ExpSineSquared,
-        sk.DotProduct,
-        sk.PairwiseKernel,
-        sk.Sum,
-        sk.Product,
-        sk.Exponentiation,
+        *(sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared),
+        *(sk.DotProduct, sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation),
     )
 }
 BY_NAME: dict[str, type[kernels.Kernel]] = {
@@ -55,16 +47,16 @@ class SklearnKernel:
         if any(isinstance(part, sk.CompoundKernel) for part in parts):
             raise TypeError("kernel must give one matrix; CompoundKernel gives several: pass one of its kernels.")
 
-    def __call__(self, X: Any, Z: Any = None) -> np.ndarray:
+    def __call__(self, X: ArrayLike, Z: ArrayLike | None = None) -> np.ndarray:
         """The matrix k(x_i, z_j), or of X with itself."""
-        X = checks.array("X", X, (2,))
-        Z = None if Z is None else checks.array("Z", Z, (2,))
-        return self.checked(self.kernel(X, Z), (len(X), len(X if Z is None else Z)))
+        rows = checks.array("X", X, (2,))
+        others = None if Z is None else checks.array("Z", Z, (2,))
+        return self.checked(self.kernel(rows, others), (len(rows), len(rows if others is None else others)))
 
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: ArrayLike) -> np.ndarray:
         """k(x_i, x_i) without the matrix."""
-        X = checks.array("X", X, (2,))
-        return self.checked(self.kernel.diag(X), (len(X),))
+        rows = checks.array("X", X, (2,))
+        return self.checked(self.kernel.diag(rows), (len(rows),))
 
     def checked(self, values: Any, shape: tuple[int, ...]) -> np.ndarray:
         """What a kernel, perhaps a user's own, gave back: the shape asked for and finite."""
@@ -80,13 +72,12 @@ class SklearnKernel:
         """Natural logarithms of the free hyperparameters."""
         return np.asarray(self.kernel.theta, np.float64)
 
-    def with_theta(self, theta: Any) -> "SklearnKernel":
+    def with_theta(self, theta: ArrayLike) -> "SklearnKernel":
         """The kernel with other values of the free hyperparameters."""
         theta = np.asarray(theta, np.float64)
         if theta.shape != self.theta.shape:
             raise ValueError(f"theta must have {self.theta.size} numbers; found shape {theta.shape}.")
-        changed: Any = self.kernel.clone_with_theta(theta)
-        return SklearnKernel(changed)
+        return SklearnKernel(self.kernel.clone_with_theta(theta))  # type: ignore[arg-type]
 
     @property
     def bounds(self) -> np.ndarray:
@@ -103,23 +94,26 @@ class SklearnKernel:
                 names += [f"{parameter.name}[{i}]" for i in range(size)] if size > 1 else [parameter.name]
         return tuple(names)
 
-    def pullback(self, X: Any, G: Any) -> np.ndarray:
+    def pullback(self, X: ArrayLike, G: ArrayLike) -> np.ndarray:
         """Σ_ij G_ij ∂k(x_i, x_j)/∂theta; scikit-learn builds the array of n × n × parameters it is summed from."""
-        X = checks.array("X", X, (2,))
-        G = checks.array("G", G, (2,))
-        if G.shape != (len(X), len(X)):
-            raise ValueError(f"G must have a row and a column for each of the {len(X)} points; found {G.shape}.")
+        rows, pull = checks.array("X", X, (2,)), checks.array("G", G, (2,))
+        if pull.shape != (len(rows), len(rows)):
+            raise ValueError(f"G must have a row and a column for each of the {len(rows)} points; found {pull.shape}.")
         if self.theta.size == 0:
             return np.zeros(0)
-        both: Any = self.kernel(X, eval_gradient=True)
-        return np.einsum("ij,ijp->p", G, both[1])
+        both: Any = self.kernel(rows, eval_gradient=True)
+        return np.einsum("ij,ijp->p", pull, both[1])
 
     def spec(self) -> dict[str, Any]:
         """What `kernel_from_spec` rebuilds the kernel from, ready for JSON."""
         return {"class": "SklearnKernel", "kernel": encode_hyperparameter(self.kernel)}
 
 
-def as_kernel(kernel: Any) -> kernels.Kernel | SklearnKernel:
+#: a kernel as a fit takes it, whose parameters a search may move
+SearchedKernel = kernels.Kernel | SklearnKernel
+
+
+def as_kernel(kernel: SearchedKernel | sk.Kernel | str | None) -> SearchedKernel:
     """The kernel a user means.
 
     Args:
@@ -141,7 +135,7 @@ def as_kernel(kernel: Any) -> kernels.Kernel | SklearnKernel:
     )
 
 
-def kernel_from_spec(spec: Any) -> kernels.Kernel | SklearnKernel:
+def kernel_from_spec(spec: Any) -> SearchedKernel:
     """The kernel a `spec` describes, one of this library's or an adapted one; nothing else can be made from a file."""
     if not isinstance(spec, dict) or spec.get("class") != "SklearnKernel":
         return from_spec(spec)
@@ -192,10 +186,9 @@ def decode_hyperparameter(value: Any) -> Any:
     return SHIPPED[name](**{key: decode_hyperparameter(item) for key, item in params.items()})
 
 
-def fix_kernel(kernel: kernels.Kernel | SklearnKernel) -> kernels.Kernel | SklearnKernel:
+def fix_kernel(kernel: SearchedKernel) -> SearchedKernel:
     """The kernel with nothing left to learn."""
     if isinstance(kernel, kernels.Kernel):
         return kernel.fix()
     bounds = {f"{parameter.name}_bounds": "fixed" for parameter in kernel.kernel.hyperparameters}
-    changed: Any = kernel.kernel.clone_with_theta(kernel.theta)
-    return dataclasses.replace(kernel, kernel=changed.set_params(**bounds))
+    return SklearnKernel(kernel.with_theta(kernel.theta).kernel.set_params(**bounds))

@@ -1,12 +1,14 @@
 """Linear classifiers on rows that come in parts: `fit_stream`, and what `partial_fit` and `refine` remember."""
 
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from cavity.estimators._base import class_weights, progress_lines
+from cavity.estimators._types import MethodChoice, Vector, Verbose
 from cavity.estimators.one_versus_rest import OneVersusRest, class_codes, model_names
+from cavity.factors import Factor
 from cavity.models._latent_gaussian.rows import UniqueRows, split_weights
 from cavity.models.streaming import stream_linear_models
 
@@ -17,10 +19,10 @@ WEIGHT_ROUNDING = 1e-9
 class StreamingClassifier(OneVersusRest):
     """A subclass says by `_parts` what its models are made of: likelihood, what is learned, prior variance."""
 
-    method: Any
-    verbose: Any
+    method: MethodChoice
+    verbose: Verbose
 
-    def _parts(self) -> tuple[Any, tuple[str, ...], float]:
+    def _parts(self) -> tuple[Factor, tuple[str, ...], float]:
         raise NotImplementedError
 
     def _refuse_balanced(self, what: str) -> None:
@@ -34,12 +36,12 @@ class StreamingClassifier(OneVersusRest):
     def fit_stream(
         self,
         batches: Any,
-        classes: Any,
+        classes: Vector,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         every: float = 60.0,
         resume: str | os.PathLike[str] | None = None,
-    ) -> Any:
+    ) -> Self:
         """Fit to rows that are read in batches, once a pass, as often as EP needs to reach the fixed point of `fit`.
 
         The first pass is assumed-density filtering, later ones refine it. Every row is a site of its own, of which
@@ -143,7 +145,7 @@ class SeenRows(NamedTuple):
         return self.naturals[place] / multiplicity_of(unique)
 
 
-def stream_classes(given: Any, known: np.ndarray | None) -> np.ndarray:
+def stream_classes(given: Vector | None, known: np.ndarray | None) -> np.ndarray:
     """The classes of a stream, sorted: named in its first call, where none are known, and the same later."""
     if given is None and known is not None:
         return known

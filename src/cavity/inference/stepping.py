@@ -37,19 +37,8 @@ from cavity.inference.solution import Solution, as_solution, status_code
 from cavity.inference.status import Status
 from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 
-__all__ = [
-    "MAX_HALVINGS",
-    "Counts",
-    "Report",
-    "State",
-    "SweepInfo",
-    "finish",
-    "init",
-    "learn",
-    "measure",
-    "status_code",
-    "step",
-]
+__all__ = ["finish", "init", "learn", "measure", "status_code", "step"]
+__all__ += ["MAX_HALVINGS", "Counts", "Report", "State", "SweepInfo"]
 
 
 class SweepInfo(NamedTuple):

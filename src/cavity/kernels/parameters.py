@@ -130,10 +130,7 @@ class HasParameters:
     @property
     def theta(self) -> Any:
         """Natural logarithms of the free parameters, one flat vector."""
-        values = []
-        for part in self.parts:
-            for name in part.free:
-                values.append(getattr(part, name))
+        values = [getattr(part, name) for part in self.parts for name in part.free]
         library = jnp if is_traced(values) else np
         return library.log(library.concatenate([np.zeros(0), *map(library.atleast_1d, values)]))
 
@@ -187,10 +184,8 @@ class HasParameters:
     @property
     def bounds(self) -> np.ndarray:
         """Logarithms of the bounds of the free parameters, a row (low, high) for each number of theta."""
-        rows = []
-        for part in self.parts:
-            for name in part.free:
-                rows += [getattr(part, f"{name}_bounds")] * np.size(getattr(part, name))
+        pairs = [(getattr(part, f"{name}_bounds"), getattr(part, name)) for part in self.parts for name in part.free]
+        rows = [bounds for bounds, value in pairs for _ in range(np.size(value))]
         return np.log(np.asarray(rows, np.float64).reshape(-1, 2))
 
     def fix(self, *names: str) -> Self:
