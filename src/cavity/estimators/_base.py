@@ -178,7 +178,6 @@ def checked_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
 
 def label_weights(estimator: Any, X: Any, y: np.ndarray, sample_weight: Any, classes: Any = None) -> np.ndarray:
     """The weights of checked rows, those of their classes included. classes: where they are known already."""
-    check_size("X", X)
     check_classification_targets(y)
     weights = checked_sample_weight(sample_weight, X)
     return weights * class_weights(estimator.class_weight, y, weights, classes)

@@ -8,12 +8,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import Tags
-from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from cavity._core import checks
-from cavity._core.checks import LARGEST
 from cavity.estimators._base import label_weights, progress_lines
+from cavity.estimators._types import ClassWeight, FittedModel, MethodChoice, Rows, Seed, Vector, Verbose
 from cavity.estimators.one_versus_rest import LabelledRows, binary_likelihood, class_codes, model_names
 from cavity.estimators.streaming import SeenRows, StreamingClassifier, stream_classes
 from cavity.factors import Factor, Step

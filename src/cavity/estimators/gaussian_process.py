@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from cavity._core import checks
 from cavity._core.system import is_accelerator
 from cavity.estimators._base import LatentGaussianEstimator, progress_lines
-from cavity.estimators._types import FittedModel, KernelChoice, MethodChoice, Verbose
+from cavity.estimators._types import FittedModel, KernelChoice
 from cavity.estimators.sklearn_kernels import SearchedKernel, SklearnKernel, as_kernel, fix_kernel
 from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures

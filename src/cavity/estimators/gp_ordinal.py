@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
 from cavity.estimators._base import label_weights, loo_log_predictive
+from cavity.estimators._types import ClassWeight, FittedModel, KernelChoice, MethodChoice, Rows, Seed, Vector, Verbose
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.estimators.one_versus_rest import present_classes
 from cavity.factors import OrdinalProbit
@@ -94,7 +94,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         Raises:
             ValueError: an argument cannot be used, or the posterior is improper.
         """
-        X, y = validate_data(self, X, y, **self._input_checks)
+        X, y = self._checked_rows(X, y)
         weights = label_weights(self, X, y, sample_weight)
         classes = self._ordered(present_classes(y, weights))
         places = y[:, None] == classes

@@ -7,6 +7,7 @@ from sklearn.base import RegressorMixin
 
 from cavity._core import checks
 from cavity.estimators._base import check_size, checked_sample_weight, loo_log_predictive, refuse_text
+from cavity.estimators._types import FittedModel, KernelChoice, MethodChoice, Rows, Seed, Vector, Verbose
 from cavity.estimators.gaussian_process import GaussianProcess
 from cavity.factors import Factor, Gaussian, Poisson, StudentT
 from cavity.models._latent_gaussian.rows import unique_rows
@@ -100,8 +101,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
             ValueError: an argument cannot be used, or the posterior is improper.
         """
         refuse_text(y)
-        X, y = validate_data(self, X, y, y_numeric=True, **self._input_checks)
-        check_size("X", X)
+        X, y = self._checked_rows(X, y, y_numeric=True)
         check_size("y", y)
         unique = unique_rows(X, np.asarray(y, np.float64), checked_sample_weight(sample_weight, X), self.kernel)
         offset, scale = self._location(unique.y, unique.sample_weight)

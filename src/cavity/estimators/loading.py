@@ -9,7 +9,6 @@ from cavity import _storage, factors
 from cavity._core import checks
 from cavity._storage import StorageError
 from cavity.estimators._saving import ARRAYS, ESTIMATORS, NUMBERS, decode_parameter
-from cavity.estimators._types import FittedModel
 from cavity.estimators.bayes_point_machine import BayesPointMachine
 from cavity.estimators.gp_classifier import GPClassifier
 from cavity.estimators.gp_ordinal import GPOrdinal

@@ -12,6 +12,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from cavity._core import checks
 from cavity.estimators._base import LatentGaussianEstimator, label_weights, loo_log_predictive
+from cavity.estimators._types import ClassWeight, FittedModel, KernelChoice, Rows, Vector
 from cavity.factors import Factor, Logistic, Probit, Step
 from cavity.models._latent_gaussian.rows import UniqueRows, unique_rows
 
@@ -46,7 +47,7 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         Raises:
             ValueError: an argument cannot be used, or no posterior explains the labels.
         """
-        X, y = validate_data(self, X, y, **self._input_checks)
+        X, y = self._checked_rows(X, y)
         weights = label_weights(self, X, y, sample_weight)
         classes = present_classes(y, weights)
         rows = LabelledRows.of(classes, self._features(X), y, weights, getattr(self, "kernel", None))

@@ -134,11 +134,7 @@ class Solution(Result):
     def _where(self, name: str) -> str:
         """The end of an error message: where a view may be found that this bare solution does not have."""
         known = type(self) is not Solution or name not in ("marginals", "pair", "predict")
-        return (
-            ""
-            if known
-            else f" A view that only the model knows is in its own solution: graph.interpret(solution).{name}"
-        )
+        return "" if known else f" A view that only the model knows is in graph.interpret(solution).{name}"
 
     def __getattr__(self, name: str) -> Any:
         """Views of q that only some posteriors have, such as `variance` or `concentration`."""
