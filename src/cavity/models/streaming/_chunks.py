@@ -159,7 +159,7 @@ class Chunk(NamedTuple):
         """A number that other rows, or these in another order, would most likely not have."""
         found = 0
         for part in (self.inputs, self.y, self.weights):
-            found = zlib.crc32(np.ascontiguousarray(part), found)
+            found = zlib.crc32(np.ascontiguousarray(part).data, found)
         return found
 
 
