@@ -43,14 +43,18 @@ def hang(*unused):
     raise Hung
 
 
-def by_density(moments, rng):
-    """One factor under N(0, 1), with a region where it is unknown or impossible; draws err by so many 1/√ESS."""
+def by_density(moments, variables, rng):
+    """One factor under N(0, 1), with a region where it is unknown or impossible."""
     case = misbehaving.random_misbehaviour(rng)
-    found = cv.infer(misbehaving.problem_of(case, moments), cv.EP())
+    if variables > 1:
+        # A product rule takes jumps to a few digits, and what lies between its points is missed: it says so.
+        case = case._replace(high=max(case.high, case.low + 1.0))
+        case = case._replace(kind="nothing") if case.kind == "impossible" else case
+    found = cv.infer(misbehaving.problem_of(case, moments, variables), cv.EP())
     if not found.converged:
         return ("wrong" if case.is_known else "told"), case
-    tolerance = ERRORS / np.sqrt(found.info[0]["ess"][0]) if moments.random else 1e-8
-    return ("right" if misbehaving.is_right(case, found, tolerance) else "wrong"), case
+    good = misbehaving.is_right(case, found, 1e-8, getattr(moments, "draws", np.inf))
+    return ("right" if good else "wrong"), case
 
 
 def random_program(rng):
@@ -105,11 +109,12 @@ def kinds():
     always = every_time(program, ["x"], ["z"], draws=2048)
     quick = partial(just_in_time, program, ["x"], ["z"], draws=2048, tol_kl=0.02)
     return (
-        ("density, quadrature", partial(by_density, cv.Quadrature()), 0.25),
-        ("density, importance sampling", partial(by_density, cv.Importance(draws=20_000)), 0.1),
-        ("program, one message", by_oracle, 0.2),
-        ("program, every time", partial(by_run, program, lambda: always), 0.2),
-        ("program, just in time", partial(by_run, program, quick), 0.25),
+        ("density, quadrature", partial(by_density, cv.Quadrature(), 1), 0.15),
+        ("density of two variables, quadrature", partial(by_density, cv.Quadrature(), 2), 0.15),
+        ("density, importance sampling", partial(by_density, cv.Importance(draws=20_000), 1), 0.1),
+        ("program, one message", by_oracle, 0.15),
+        ("program, every time", partial(by_run, program, lambda: always), 0.15),
+        ("program, just in time", partial(by_run, program, quick), 0.3),
     )
 
 

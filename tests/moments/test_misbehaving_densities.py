@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from misbehaving import Misbehaviour, is_right, misbehaviours, problem_of
+from misbehaving import Misbehaviour, is_right, misbehaviours, problem_of, truth
 
 import cavity as cv
 from cavity.factors import FactorError, from_log_density, from_log_z
@@ -18,12 +18,22 @@ def test_quadrature_is_right_or_says_that_the_factor_is_not_finite(case):
 
 
 @given(misbehaviours())
+@settings(max_examples=15, deadline=None)
+def test_a_product_rule_over_two_variables_too(case):
+    """Jumps aside, which it integrates to a few digits only, and regions that lie between its points."""
+    case = case._replace(high=max(case.high, case.low + 1.0))
+    case = case._replace(kind="nothing") if case.kind == "impossible" else case
+    found = cv.infer(problem_of(case, cv.Quadrature(), variables=2), cv.EP())
+    assert is_right(case, found, 1e-7) if found.converged else found.status == "nonfinite_factor"
+
+
+@given(misbehaviours())
 @settings(max_examples=25, deadline=None)
 def test_importance_sampling_too(case):
     """A region that no draw has met may count as it likes: here all of them hold some thousandth of the draws."""
     found = cv.infer(problem_of(case._replace(low=0.5, high=1.5), cv.Importance(draws=4000)), cv.EP())
     assert found.converged == case.is_known
-    assert not found.converged or is_right(case._replace(low=0.5, high=1.5), found, 0.1)
+    assert not found.converged or is_right(case._replace(low=0.5, high=1.5), found, 1e-8, draws=4000)
 
 
 @pytest.mark.parametrize("kind", ["nan", "infinite"])
@@ -31,6 +41,17 @@ def test_a_check_by_draws_does_not_pass_where_it_met_such_a_region(kind):
     found = cv.infer(problem_of(Misbehaviour(kind, 0.5, 1.5, 0.0), cv.Quadrature()), cv.EP())
     checked = found.check()
     assert checked.verdict == "inconclusive" and "NaN or infinite at" in checked.sentence
+
+
+@pytest.mark.parametrize("kind", ["nan", "infinite"])
+def test_there_is_no_exact_answer_then(kind):
+    case = Misbehaviour(kind, 0.5, 1.5, 0.0)
+    with pytest.raises(FactorError, match="NaN or infinite at"):
+        cv.exact(problem_of(case, cv.Quadrature()))
+    far = case._replace(low=40.0, high=41.0)
+    mean, _, log_evidence = truth(far)[0]
+    found = cv.exact(problem_of(far, cv.Quadrature()))
+    assert (found.mean, found.log_evidence) == pytest.approx((mean, log_evidence), abs=1e-8)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -7,8 +7,9 @@ covariance of the mass, round by round (`LOCATE`); then a fine one, centred ther
 that covariance, integrates. Every second and every fourth point of the fine grid give two coarser answers, and from
 them the error.
 
-What can be missed: mass that is narrow compared with the coarse grid and not visible from its flanks. Kinks and jumps
-are integrated to about 1/order², 1/order only, which the reported error shows.
+What can be missed: mass, or a region where the factor is not known, that is narrow compared with the coarse grid and
+not visible from its flanks. Kinks and jumps are integrated to about 1/order², 1/order only, which the reported error
+shows.
 """
 
 from typing import NamedTuple
@@ -68,10 +69,11 @@ def integrate_product(
     """
     product = known_product(log_t, log_p)
 
-    def search(_round: jax.Array, frame: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        centre, root = frame
+    def search(_round: jax.Array, frame: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        centre, root, log_unknown = frame
         # The frame carries no derivative: any frame integrates the same function.
-        values = jax.lax.stop_gradient(jax.vmap(product)(centre + jnp.asarray(coarse.points) @ root.T)[0])
+        values, unknown = jax.lax.stop_gradient(jax.vmap(product)(centre + jnp.asarray(coarse.points) @ root.T))
+        log_unknown = jnp.maximum(log_unknown, jnp.max(unknown))
         _, weights = normalise(values + jnp.asarray(coarse.log_weights))
         mean = weights @ coarse.points
         deviation = coarse.points - mean
@@ -79,10 +81,11 @@ def integrate_product(
         blur = jnp.diag(weights @ coarse.spacing) / 16.0
         factor = jnp.linalg.cholesky((weights[:, None] * deviation).T @ deviation + blur)
         usable = jnp.all(jnp.isfinite(factor)) & (jnp.sum(weights) > 0)
-        return jnp.where(usable, centre + root @ mean, centre), jnp.where(usable, root @ factor, root)
+        return jnp.where(usable, centre + root @ mean, centre), jnp.where(usable, root @ factor, root), log_unknown
 
     coarse = sinh_grid(dimension, LOCATE_ORDER[dimension], LOCATE_REACH, LOCATE_STRETCH)
-    centre, root = jax.lax.fori_loop(0, LOCATE, search, (jnp.zeros(dimension), jnp.eye(dimension)))
+    start = (jnp.zeros(dimension), jnp.eye(dimension), jnp.asarray(-jnp.inf))
+    centre, root, log_unknown = jax.lax.fori_loop(0, LOCATE, search, start)
     fine = sinh_grid(dimension, order, reach, STRETCH)
     nodes = centre + jnp.asarray(fine.points) @ root.T
     log_f, unknown = jax.vmap(product)(nodes)
@@ -104,6 +107,8 @@ def integrate_product(
     error = last * jnp.minimum(1.0, last / jnp.maximum(previous, jnp.finfo(float).tiny)) + border
     rounding = jnp.finfo(float).eps * (1.0 + jnp.sum(weights * jnp.where(weights > 0, jnp.abs(values), 0.0)))
     log_weights = jnp.log(weights)
-    log_z = with_unknown(log_z + log_det, jax.vmap(log_t)(nodes), log_weights, jnp.max(unknown))
+    log_z = with_unknown(
+        log_z + log_det, jax.vmap(log_t)(nodes), log_weights, jnp.maximum(log_unknown, jnp.max(unknown))
+    )
     error = jnp.where(log_z > -jnp.inf, error + rounding, jnp.inf)
     return Integral(nodes, log_weights, log_z, error)

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from cavity._core.precision import float64
+from cavity.factors.base import FactorError
 from cavity.factors.clutter import Clutter
 from cavity.factors.probabilities import Mixture
 from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
@@ -21,6 +22,8 @@ from cavity.inference.pointwise import log_likelihood
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.posteriors.shared import Shared
 
+#: how far below its peak a log prior leaves nothing: a density may overflow there
+UNLIKELY = 300.0
 CLUTTER = "problems of cavity.models.clutter"
 MIXTURE = "problems of cavity.models.mixture_weights"
 GAUSSIAN = "problems with one Gaussian prior whose factors have a log_density"
@@ -204,10 +207,18 @@ def site_count(problem: Problem) -> int:
 
 
 def log_joint(problem: Problem, prior: GaussianPrior) -> Callable[[np.ndarray], np.ndarray]:
-    """θ (m, d) ↦ log p(θ) + Σ log t_i(θ)."""
+    """θ (m, d) ↦ log p(θ) + Σ log t_i(θ); NaN and +∞ are refused where the prior leaves anything."""
+    peak = prior.log_density(prior.mean[None])[0]
 
     def value(theta: np.ndarray) -> np.ndarray:
-        return prior.log_density(theta) + log_likelihood(problem, theta[:, 0] if prior.scalar else theta)
+        log_prior = prior.log_density(theta)
+        log_t = log_likelihood(problem, theta[:, 0] if prior.scalar else theta)
+        unknown = ~(log_t < np.inf) & (log_prior > peak - UNLIKELY)
+        if unknown.any():
+            raise FactorError(
+                f"the log density of some factor is NaN or infinite at {theta[unknown][0]}: there is no exact answer."
+            )
+        return np.where(log_t < np.inf, log_prior + log_t, -np.inf)
 
     return value
 
