@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cavity._core import checks

@@ -6,10 +6,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
 from cavity._core import checks
@@ -62,7 +62,8 @@ class OneVersusRest(ClassifierMixin, LatentGaussianEstimator):
         classes = present_classes(y, weights)
         rows = LabelledRows.of(classes, self._features(X), y, weights, getattr(self, "kernel", None))
         seeds, names = repeat(self._seed()), model_names(classes)
-        # Classes are fitted in threads: compiled code releases Python's lock.
+        # Classes are fitted in threads: compiled code releases Python's lock. Not by scikit-learn's Parallel, whose
+        # threads change the warning filters of the process side by side.
         in_threads: Any = Parallel(n_jobs=self.n_jobs, prefer="threads")
         models = in_threads(map(delayed(self._fit_model), rows.sets, seeds, names))
         self._warn(models, names)

@@ -17,10 +17,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
 from cavity._core import checks
+from cavity._core.system import Shared
 from cavity.estimators._base import AS_PROMISED, LatentGaussianEstimator
 
 #: what stands for the status of a model that could not be fitted.
 FAILED = "failed"
+#: what a fit would warn of is in its row
+without_warnings = Shared(lambda: warnings.catch_warnings(action="ignore", category=ConvergenceWarning))
 
 
 class Selection(NamedTuple):
@@ -186,8 +189,7 @@ def fitted_row(name: str, estimator: Any, X: Any, y: Any, fit_params: Mapping[st
     whole: Any = clone(estimator)
     _, prefix = last_step(whole)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with without_warnings():
             whole.fit(X, y, **{prefix + key: value for key, value in fit_params.items()})
     except (ValueError, TypeError) as error:
         row["error"] = str(error)

@@ -296,7 +296,8 @@ class ModelSolution(Solution):
     @classmethod
     def of(cls, solution: Solution, **known: Any) -> Self:
         """The solution with what a model knows."""
-        return cls(**{field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)}, **known)
+        own = {field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)} | known
+        return cls(**{name: to_numpy(value) for name, value in own.items()})
 
 
 @float64
