@@ -83,6 +83,7 @@ def asked_elsewhere(name, data):
     return asked(name, pickle.loads(data))
 
 
+@pytest.mark.filterwarnings("ignore:A worker stopped:UserWarning")  # what it has compiled is taken for a leak
 def test_processes_of_loky_give_the_same_bits():
     jobs = [joblib.delayed(asked_elsewhere)(name, made(name)[1]) for name in KINDS]
     found = joblib.Parallel(n_jobs=2, backend="loky")(jobs)
