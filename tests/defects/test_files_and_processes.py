@@ -89,7 +89,6 @@ def test_how_much_a_model_file_may_unpack_to_can_be_lowered(model_file):
         cv.load(model_file, max_bytes=100)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 12: after os.fork() a fit never ends")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_fits_or_is_told_at_once_what_to_do():
     """A second fit of the same shape takes milliseconds; six seconds are ample for it, or for a refusal."""

@@ -1,16 +1,21 @@
-"""Double precision as a scope.
+"""Double precision as a scope, and what leaves it.
 
 Nothing in this package touches JAX's global configuration. Every public function or method that computes with JAX is
 decorated with `float64`; what is only called from such functions needs no decorator. The scope is open for the length
 of the call; what is handed back to code outside such a scope are NumPy arrays, because a float64 JAX array would
 silently be rounded to float32 by the first operation done outside. Large arrays of an accelerator stay there all the
-same: to bring them back may take longer than the run that made them.
+same: to bring them back may take longer than the run that made them. What is pickled or copied is NumPy altogether
+(`host_state`), because JAX's own arrays lose half their digits where they are unpickled outside the scope.
+
+A process that was forked from one that has computed is told so where the scope opens: it has none of the threads that
+JAX waits for.
 
 At the end: numbers that may be differentiated forward and not in reverse.
 """
 
 import functools
 import operator
+import os
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,6 +31,26 @@ R = TypeVar("R")
 
 #: bytes from which an array stays on its accelerator
 LARGE = 2**24
+#: the process that has computed here, by its number; before the first call there is none
+computing: list[int] = []
+
+
+def refuse_fork() -> None:
+    """Refuse to compute in a fork of a process that has computed: the threads JAX would wait for are not copied."""
+    own = os.getpid()
+    if not computing:
+        computing.append(own)
+    elif computing[0] != own:
+        raise RuntimeError(
+            "this process was forked from one in which cavity had computed, and JAX does not survive that: start "
+            'workers by multiprocessing.get_context("spawn") or "forkserver", by joblib\'s loky, or by Dask.'
+        )
+
+
+def double_precision() -> Any:
+    """The scope: `with double_precision(): ...`, at public entry points that `float64` cannot decorate."""
+    refuse_fork()
+    return jax.enable_x64(True)
 
 
 def is_traced(tree: Any) -> bool:
@@ -58,16 +83,26 @@ def is_far(value: Any) -> bool:
     return concrete and {"cpu"} != set(map(operator.attrgetter("platform"), value.devices()))
 
 
-def to_numpy(tree: Any) -> Any:
-    """The tree with JAX arrays replaced by NumPy arrays; what is traced, a random key, or large and far, stays."""
+def to_numpy(tree: Any, fetch: bool = False) -> Any:
+    """The tree with JAX arrays replaced by NumPy arrays; what is traced or a random key stays.
+
+    What is large and lies on an accelerator stays too, unless `fetch`.
+    """
     leaves, structure = jax.tree.flatten(tree)
+    found = leaves.copy()
     for place, leaf in enumerate(leaves):
         if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer):
             continue
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or (leaf.nbytes >= LARGE and is_far(leaf)):
+        stays = not fetch and leaf.nbytes >= LARGE and is_far(leaf)
+        if stays or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             continue
-        leaves[place] = np.asarray(leaf)[()]  # numbers come back as numbers, not as arrays without axes
-    return jax.tree.unflatten(structure, leaves)
+        found[place] = np.asarray(leaf)[()]  # numbers come back as numbers, not as arrays without axes
+    return tree if all(map(operator.is_, found, leaves)) else jax.tree.unflatten(structure, found)
+
+
+def host_state(self: Any) -> dict[str, Any]:
+    """The state of what may hold JAX arrays: `pickle`, `joblib` and `copy` find NumPy arrays in their place."""
+    return {name: to_numpy(value, fetch=True) for name, value in vars(self).items()}
 
 
 def float64(function: Callable[P, R]) -> Callable[P, R]:
@@ -78,10 +113,11 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def scoped(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_fork()
         if jnp.result_type(float) == np.float64:
             return function(*args, **kwargs)
         refuse_cut((args, kwargs))
-        with jax.enable_x64(True):
+        with double_precision():
             return to_numpy(function(*args, **kwargs))
 
     return scoped

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, dataclass_transform
 import jax
 from jax.tree_util import GetAttrKey
 
+from cavity._core.precision import host_state
+
 C = TypeVar("C", bound=type)
 
 
@@ -43,7 +45,8 @@ def pytree_dataclass(cls: C, *, eq: bool = True) -> C:
     """Class decorator: a frozen dataclass that is a JAX pytree.
 
     Fields are leaves, traced and differentiable; those made by `static()` belong to the structure. JAX rebuilds an
-    instance from its leaves without calling `__init__` or `__post_init__`, because leaves may be placeholders.
+    instance from its leaves without calling `__init__` or `__post_init__`, because leaves may be placeholders. What is
+    pickled or copied has NumPy arrays in the place of JAX's.
 
     Args:
         cls: the class.
@@ -62,6 +65,7 @@ def pytree_dataclass(cls: C, *, eq: bool = True) -> C:
         Shifted(shift=3.0)
     """
     made = dataclasses.dataclass(frozen=True, eq=eq)(cls)
+    made.__getstate__ = host_state
     fields = dataclasses.fields(made)
     meta = [field.name for field in fields if field.metadata.get("static", False)]
     register(made, [field.name for field in fields if field.name not in meta], meta)

@@ -12,18 +12,21 @@ the time of a run, at n = 200 it is nearly all of it.
 import functools
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import scipy.linalg  # noqa: F401 — loads its library, which JAX itself does only when it first needs it
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
+
+from cavity._core.precision import refuse_fork
 
 
 def device() -> Any:
     """The device on which new arrays are made: JAX's default, or that of `jax.default_device`."""
+    refuse_fork()
     with jax.ensure_compile_time_eval():  # also while a program is traced
         (found,) = jnp.zeros(()).devices()
     return found
@@ -55,8 +58,32 @@ def check_room(what: str, n: int, squares: float, instead: str) -> None:
         )
 
 
-#: held by the call that has set the number of threads and will give it back
-SETTER = threading.Lock()
+class Shared:
+    """A context of the whole process that calls inside one another or in several threads share; also a decorator.
+
+    The first call enters it and the last one leaves it, so that nobody gives back what another has set.
+
+    Args:
+        make: makes the context.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make, self.lock, self.inside, self.context = make, threading.Lock(), 0, nullcontext()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self.lock:
+            if self.inside == 0:
+                self.context = self.make()
+                self.context.__enter__()
+            self.inside += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if self.inside == 0:
+                    self.context.__exit__(None, None, None)
 
 
 @functools.cache
@@ -66,16 +93,17 @@ def libraries() -> ThreadpoolController:
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """BLAS and LAPACK of this process use one thread inside; also a decorator.
-
-    A call inside another, or beside one in another thread, changes nothing: who came first gives the threads back.
-    """
-    if not SETTER.acquire(blocking=False):
-        yield
-        return
+def limited_blas() -> Iterator[None]:
+    """The limit; OpenBLAS obeys the thread that sets it alone, which here need not be the one that lifts it."""
+    OpenBLASController.clear_controlling_thread(force=True)
+    limit = libraries().limit(limits=1, user_api="blas")
     try:
-        with libraries().limit(limits=1, user_api="blas"):
-            yield
+        yield
     finally:
-        SETTER.release()
+        OpenBLASController.clear_controlling_thread(force=True)
+        limit.restore_original_limits()
+        OpenBLASController.clear_controlling_thread(force=True)
+
+
+#: BLAS and LAPACK of this process use one thread inside
+one_blas_thread = Shared(limited_blas)

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import jax
 from distributed import Client, LocalCluster, as_completed
 
-from cavity._core.precision import to_numpy
+from cavity._core.precision import double_precision, to_numpy
 from cavity._core.system import one_blas_thread
 from cavity.distributed._worker_pool import ClusterError, WorkerWatch
 from cavity.inference.infer import infer
@@ -262,5 +261,5 @@ def infer_all(problems: Sequence[Any], method: Method | None = None, *, client: 
 @one_blas_thread()
 def call_in_float64(function: Callable[..., Any], item: Any) -> Any:
     """The function's value in double precision."""
-    with jax.enable_x64(True):
+    with double_precision():
         return to_numpy(function(item))

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cavity._core import checks
+from cavity._core.precision import float64
 from cavity.estimators._saving import save_estimator
 from cavity.estimators._types import ClassWeight, FittedModel, Rows, Seed, Vector, Verbose
 from cavity.inference.solution import Solution
@@ -81,7 +82,7 @@ class LatentGaussianEstimator(BaseEstimator):
 
     def _seed(self) -> int:
         """A whole number from `random_state`, for restarts of the search."""
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return seed_from(self.random_state)
 
     def _summarise(self, models: Sequence[FittedModel]) -> None:
         """Attributes that follow from the models."""
@@ -109,6 +110,7 @@ class LatentGaussianEstimator(BaseEstimator):
                 message = f"{who} did not converge: {status} (mismatch {model.mismatch:.1e}). {status.sentence}{hint}"
                 warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
+    @float64
     def sample_posterior(self, X: Rows, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draws of the latent function at the rows of X, jointly over the rows.
 
@@ -128,7 +130,7 @@ class LatentGaussianEstimator(BaseEstimator):
         if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
             raise ValueError(f"n_samples must be a whole number from 1; found {n_samples!r}.")
         source = self.random_state if random_state is None else random_state
-        keys = jax.random.split(jax.random.key(int(check_random_state(source).randint(2**31 - 1))), len(self.models_))
+        keys = jax.random.split(jax.random.key(seed_from(source)), len(self.models_))
         draws = [model.sample(rows, key, n_samples).T for model, key in zip(self.models_, keys, strict=True)]
         return np.asarray(draws[0]) if len(draws) == 1 else np.stack(draws, axis=1)
 
@@ -232,6 +234,16 @@ def loo_log_predictive(model: FittedModel, unique: UniqueRows, X: np.ndarray, y:
         marginals = np.stack([mean, np.ones_like(mean)], axis=1) / np.maximum(variance, np.finfo(float).tiny)[:, None]
         result[left_out] = log_predictive(model.factor, marginals, y[left_out])
     return result
+
+
+def seed_from(random_state: Any) -> int:
+    """A whole number from what scikit-learn takes as a random state; for None a new one every time.
+
+    NumPy's own generator, which scikit-learn takes for None, is left as it is: others draw from it too.
+    """
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31 - 1))
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 class ProgressLines:

@@ -11,7 +11,8 @@ from scipy.spatial.distance import pdist
 from sklearn.cluster import KMeans
 
 from cavity._core import checks
-from cavity._core.system import is_accelerator
+from cavity._core.precision import refuse_fork
+from cavity._core.system import is_accelerator, one_blas_thread
 from cavity.estimators._base import LatentGaussianEstimator, progress_lines
 from cavity.estimators._types import FittedModel, KernelChoice
 from cavity.estimators.sklearn_kernels import SearchedKernel, SklearnKernel, as_kernel, fix_kernel
@@ -75,6 +76,7 @@ class GaussianProcess(LatentGaussianEstimator):
             amplitude: whether the kernel for None has a variance to be learned.
             bias: variance of a constant added to the kernel for None.
         """
+        refuse_fork()
         kernel = suitable_kernel(self.kernel, unique.X, amplitude=amplitude, bias=bias)
         check_restarts(self.restarts, kernel)
         # Without a random_state a fit has no random numbers: points and features are those of one seed.
@@ -205,4 +207,5 @@ def spread_points(kernel: Kernel, unique: UniqueRows, count: int, seed: int) -> 
         X, weights = X[some], weights[some]
     scales = next((np.asarray(part.length_scale) for part in kernel.parts if isinstance(part, Stationary)), 1.0)
     means: Any = KMeans(count, max_iter=ROUNDS, random_state=seed)  # begun once, with k-means++
-    return means.fit(X / scales, sample_weight=weights).cluster_centers_ * scales
+    with one_blas_thread():  # it limits the threads itself, and gives back what it has found
+        return means.fit(X / scales, sample_weight=weights).cluster_centers_ * scales

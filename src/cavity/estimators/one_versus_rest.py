@@ -6,9 +6,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.parallel import Parallel, delayed
 
 from cavity._core import checks
 from cavity.estimators._base import LatentGaussianEstimator, label_weights, loo_log_predictive

@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
 from cavity._core import checks
+from cavity._core.system import Shared
 from cavity.estimators._base import AS_PROMISED, LatentGaussianEstimator
 from cavity.estimators._types import Rows, Vector
 
@@ -26,6 +27,8 @@ FAILED = "failed"
 Estimator = LatentGaussianEstimator | Pipeline
 #: what is known of a model that was tried, by name
 Row = dict[str, Any]
+#: what a fit would warn of is in its row
+without_warnings = Shared(lambda: warnings.catch_warnings(action="ignore", category=ConvergenceWarning))
 
 
 class Selection(NamedTuple):
@@ -192,8 +195,7 @@ def fitted_row(name: str, estimator: Estimator, X: Rows, y: Vector, fit_params: 
     whole: Any = clone(estimator)
     _, prefix = last_step(whole)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with without_warnings():
             whole.fit(X, y, **{prefix + key: value for key, value in fit_params.items()})
     except (ValueError, TypeError) as error:
         row["error"] = str(error)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, to_numpy
+from cavity._core.precision import float64, host_state, to_numpy
 from cavity.families import Family
 from cavity.inference.solution import ModelSolution
 
@@ -72,6 +72,8 @@ class Marginal:
 
     family: Family
     eta: Any
+
+    __getstate__ = host_state
 
     @property
     @float64

@@ -18,7 +18,7 @@ import numpy as np
 
 from cavity._core import checks
 from cavity._core.precision import float64
-from cavity._core.system import one_blas_thread
+from cavity._core.system import Shared, one_blas_thread
 from cavity._diagnostics.proposal import Component, fit_mixture, mixture, temper, widen_gaussian
 from cavity._diagnostics.psis import effective_sample_size, smooth, stratified_log_mean, weighted_moments
 from cavity.inference.pointwise import log_likelihood, pointwise_log_likelihood, require_densities
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 #: custom group of an InferenceData with the weighted draws as they are
 WEIGHTED = "weighted"
+#: ArviZ announces its next version, which the extra does not ask for
+without_announcements = Shared(lambda: warnings.catch_warnings(action="ignore", category=FutureWarning))
 
 
 def arviz() -> Any:
     """The package, or one sentence on how to get it."""
     try:
-        with warnings.catch_warnings():
-            # It announces its next version, which the extra does not ask for.
-            warnings.simplefilter("ignore", FutureWarning)
+        with without_announcements():
             import arviz
     except ImportError:
         raise ImportError('to_arviz needs ArviZ, which is not installed: pip install "cavity[arviz]".') from None

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from cavity._core import checks
-from cavity._core.precision import is_traced, refuse_cut
+from cavity._core.precision import double_precision, is_traced, refuse_cut, refuse_fork
 from cavity.inference._loop import Start
 from cavity.inference.methods import Auto, Method
 from cavity.inference.methods.base import Limits
@@ -93,6 +93,7 @@ def infer(
 
     Raises:
         TypeError, ValueError: what was given cannot be run; nothing has been computed then.
+        RuntimeError: this process was forked from one that has computed.
 
     Examples:
         >>> import cavity
@@ -100,6 +101,7 @@ def infer(
         >>> print(round(cavity.infer(above).mean, 4))
         0.7979
     """
+    refuse_fork()
     if not callable(getattr(problem, "problem", None)):
         raise TypeError(f"problem must be a Problem or have a problem() method; found {type(problem).__name__}.")
     method = Auto() if method is None else method
@@ -112,7 +114,7 @@ def infer(
     deadline = math.inf if max_seconds is None else time.perf_counter() + max_seconds
     # Known numbers are computed with at once, also inside a caller's `jit`.
     traced = isinstance(jnp.zeros(()), Tracer)
-    with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext(), jax.enable_x64(True):
+    with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext(), double_precision():
         padded = isinstance(problem, PaddedModel)
         assembled, init = problem.padded_problem(method, init) if padded else (problem.problem(), init)
         refuse_cut((problem, assembled, init, method))

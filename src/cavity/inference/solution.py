@@ -297,7 +297,8 @@ class ModelSolution(Solution):
     @classmethod
     def of(cls, solution: Solution, **known: Any) -> Self:
         """The solution with what a model knows."""
-        return cls(**{field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)}, **known)
+        own = {field.name: getattr(solution, field.name) for field in dataclasses.fields(Solution)} | known
+        return cls(**{name: to_numpy(value) for name, value in own.items()})
 
 
 @float64
@@ -307,8 +308,7 @@ def leave_one_out(
 ) -> tuple[jax.Array, ...]:
     """log p(yᵢ | all data but i) ≈ log ∫ tᵢ(x) cavityᵢ(x) dx, one number per site, by group.
 
-    The whole site is deleted, whatever the power was. −inf where the cavity is improper, nan where moments are unsure.
-    moments: what their strategies have learned, by group.
+    The whole site is deleted. −inf where the cavity is improper, nan where moments, of these learned states, are unsure.
     """
     rule, answers, posterior = UpdateRule(), [], problem.posterior
     for group, own, learned in zip(problem.groups, sites, moments, strict=True):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity._core.precision import float64, is_traced
+from cavity._core.precision import host_state, is_traced
 
 
 class Status(StrEnum):
@@ -94,8 +94,9 @@ class Result:
     residuals: Any
     seconds: Any
 
+    __getstate__ = host_state
+
     @property
-    @float64
     def converged(self) -> Any:
         """Whether a fixed point of the method was reached; `status` says of which kind."""
         if isinstance(self.status, Status):

@@ -7,6 +7,7 @@ audited now and then, which calibrates their expected errors.
 """
 
 import os
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ from cavity.learned.fingerprint import Fingerprint, from_saved, recognise, remem
 from cavity.learned.gp_state import Labels, TunedKernel
 from cavity.learned.learner import Audits, GPLearner, Learner, MessagePrediction, pad_rows, predict_sites
 from cavity.learned.message_coordinates import divergence, tilted_statistics_of
-from cavity.learned.oracles import Answers, Oracle, join_rows
+from cavity.learned.oracles import Answers, Oracle, StoredKey, join_rows
 from cavity.learned.sampling import DRAWS, SamplerError, as_oracle
 from cavity.learned.simulation import check_variables
 from cavity.moments.base import UNSURE, Batch, Group, Info, Moments
@@ -120,21 +121,13 @@ class JustInTime(Moments):
         checks.positive("tol_kl", tol_kl)
         self.oracle, self.tol_kl = as_oracle(oracle, draws), tol_kl
         self.learner = GPLearner(tol_kl) if learner is None else learner
-        self.key = jax.random.key(0) if key is None else key
+        self.key = StoredKey.of(key)
         self.queries, self.refusals, self.audited = 0, 0, Audits()
         self.expected_kl = self.least_ess = float("nan")
         self.refused_audits = self.fruitless = 0
-        self._factor: Any = None
+        self._factor: Factor | None = None
         self.fingerprint: Fingerprint | None = None
         self.unverified: str | None = None  # the file it is from, until its factor was recognised
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A random key and the structure of a factor cannot be pickled as they are.
-        return self.__dict__ | {"key": np.asarray(jax.random.key_data(self.key)), "_factor": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.key = jax.random.wrap_key_data(jnp.asarray(state["key"]))
 
     # ------------------------------------------------------------ inside compiled sweeps
 
@@ -162,17 +155,18 @@ class JustInTime(Moments):
 
     def check_same(self, factor: Factor) -> None:
         """Refuse a factor other than the first: their messages differ."""
-        leaves, structure = jax.tree.flatten(factor)
-        found = structure, tuple((np.shape(leaf), np.asarray(leaf).tobytes()) for leaf in leaves)
-        if self._factor not in (None, found):
+        found = jax.tree.map(np.array, factor)
+        if self._factor is None:
+            self._factor = found
+        (known, structure), (leaves, kind) = jax.tree.flatten(self._factor), jax.tree.flatten(found)
+        if kind != structure or not all(map(partial(np.array_equal, equal_nan=True), leaves, known)):
             raise ValueError("this operator has learned the messages of another factor: make one for each.")
-        self._factor = found
 
     @float64
     def verify(self, factor: Factor, site: Any) -> None:
         """Refuse a factor other than the one that a file was learned from. site: data of one of its sites."""
         if self.unverified is not None and self.fingerprint is not None:
-            key = jax.random.fold_in(self.key, 1)
+            key = jax.random.fold_in(self.key.restored(), 1)
             recognise(self.fingerprint, self.unverified, self.oracle, factor, site, self.tol_kl, key)
         self.unverified = None
 
@@ -207,10 +201,16 @@ class JustInTime(Moments):
         state = self.learner.state(batch, self.is_noisy(batch))
         return predict_sites(self.learner.predictor, state, batch.factor, batch.family, batch.cavities, batch.data)
 
+    def next_key(self) -> jax.Array:
+        """A random key that was not used before."""
+        kept, own = jax.random.split(self.key.restored())
+        self.key = StoredKey.of(kept)
+        return own
+
     def ask(self, batch: Batch) -> Answers:
         """The oracle's answers about all these sites."""
-        self.key, own = jax.random.split(self.key)
-        return self.oracle.answer(batch.factor, batch.family, np.asarray(batch.cavities), batch.data, own)
+        answer, own = self.oracle.answer, self.next_key()
+        return answer(batch.factor, batch.family, np.asarray(batch.cavities), batch.data, own)
 
     def take(self, batch: Batch, answers: Answers, now: bool = True) -> None:
         """Learn answers, and count those that cannot be. now: see `Learner.learn`."""
@@ -271,7 +271,7 @@ class JustInTime(Moments):
 
         Where most audits at the end are refused, nothing vouches for predictions: they all become unsure.
         """
-        self.key, own = jax.random.split(self.key)
+        own = self.next_key()
         rng = np.random.default_rng(np.asarray(jax.random.key_data(own)).tolist())
         predicted = np.flatnonzero(~batch.unsure)
         picked = predicted[rng.random(len(predicted)) < RATE]

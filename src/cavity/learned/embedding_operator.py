@@ -39,7 +39,7 @@ from cavity.learned.feature_regression import (
 )
 from cavity.learned.learner import Learner, MessagePrediction, Predictor
 from cavity.learned.message_coordinates import Target, proper_member, variables
-from cavity.learned.oracles import Answers
+from cavity.learned.oracles import Answers, StoredKey
 from cavity.moments.base import Batch, Group
 
 #: messages the widths are computed from; of more, so many are chosen
@@ -117,7 +117,7 @@ def fit_embedding(
         features = stages[-1].of(target.family, rows)
         regressions.append(fit_weights(features, columns, jnp.full(len(columns), noise)))
     maps, regression = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *own) for own in (stages, regressions))
-    return Embedding(maps, regression, jnp.asarray([noise for _, noise in chosen]))
+    return to_numpy(Embedding(maps, regression, jnp.asarray([noise for _, noise in chosen])))
 
 
 def predict_projection(now: Embedding, target: Target, cavity: jax.Array) -> Prediction:
@@ -208,11 +208,10 @@ class EmbeddingLearner(Learner):
         key: jax.Array | None = None,
     ) -> None:
         self.predictor, self.target, self.first = EmbeddingPredictor(target, incoming, threshold), target, first
-        self.settings, self.key = settings, jax.random.key(0) if key is None else key
+        self.settings, self.key = settings, StoredKey.of(key)
         self.now: Embedding | None = None
         self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
         self.recent: Recent | None = None
-        self._tuples = jax.jit(jax.vmap(incoming))
 
     def state(self, group: Group, noisy: bool) -> tuple[Embedding, Recent, Any]:
         """The arrays, the last answers, and whether the arrays are of any use yet."""
@@ -227,12 +226,12 @@ class EmbeddingLearner(Learner):
         one = proper_member(self.target.family)
         rows = np.stack([one, 2.0 * one])
         _, pieces = variables(self.target.family, jnp.asarray(rows))[self.target.output]
-        return fit_embedding(self.key, self.target, rows, np.asarray(pieces), self.settings)
+        return fit_embedding(self.key.restored(), self.target, rows, np.asarray(pieces), self.settings)
 
     def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
         cavities = jnp.asarray(batch.cavities)
         good = np.asarray(np.isfinite(answers.projected).all(axis=1))
-        rows = np.asarray(self._tuples(cavities, batch.data))
+        rows = np.asarray(incoming_tuples(self.predictor.incoming, cavities, batch.data))
         assert self.recent is not None
         pairs = zip(self.recent, (np.asarray(cavities)[good], answers.projected[good]), strict=True)
         self.recent = Recent(*(np.concatenate([new, old])[:KEPT] for old, new in pairs))
@@ -242,10 +241,11 @@ class EmbeddingLearner(Learner):
                 self.waiting.append((row, projected))
                 if self.labels == self.first:
                     first, second = (np.stack(column) for column in zip(*self.waiting, strict=True))
-                    self.now = fit_embedding(self.key, self.target, first, second, self.settings)
+                    self.now = fit_embedding(self.key.restored(), self.target, first, second, self.settings)
             else:
                 assert self.now is not None
-                self.now = update_embedding(self.now, self.target, jnp.asarray(row[None]), jnp.asarray(projected[None]))
+                found = update_embedding(self.now, self.target, jnp.asarray(row[None]), jnp.asarray(projected[None]))
+                self.now = to_numpy(found)
         return good
 
     def select(self, batch: Batch, noisy: bool, most: int) -> np.ndarray:
@@ -258,6 +258,12 @@ class EmbeddingLearner(Learner):
 
     def inflate(self, factor: float) -> None:
         """The paper takes its variances for right."""
+
+
+@partial(jax.jit, static_argnums=0)
+def incoming_tuples(incoming: Incoming, *rows: Any) -> jax.Array:
+    """The tuples of messages of rows of (cavities, data), compiled."""
+    return jax.vmap(incoming)(*rows)
 
 
 def proper_ratio(family: Family, projected: jax.Array, cavity: jax.Array) -> jax.Array:

@@ -20,7 +20,7 @@ from cavity.factors.wrappers import Conditioned, ObservedArguments, WithMoments
 from cavity.families.base import Family, Tilted
 from cavity.learned.active_learning import JustInTime, OperatorReport
 from cavity.learned.message_coordinates import tilted_statistics_of
-from cavity.learned.oracles import Oracle, join_rows
+from cavity.learned.oracles import Oracle, StoredKey, join_rows
 from cavity.learned.sampling import DRAWS, as_oracle
 from cavity.learned.simulation import Sampler, Simulator, Slots, check_variables
 from cavity.moments.base import UNSURE, Info, Moments
@@ -52,8 +52,7 @@ class EveryTime(Moments):
         self, oracle: Moments | Oracle | None = None, *, draws: int = DRAWS, key: jax.Array | None = None
     ) -> None:
         self.oracle = as_oracle(oracle, draws)
-        # NumPy numbers, which may be used while a program is traced.
-        self.key = np.asarray(jax.random.key_data(jax.random.key(0) if key is None else key))
+        self.key = StoredKey.of(key)
         self._failure: BaseException | None = None
 
     def validate(self, factor: Factor, family: Family) -> None:
@@ -74,7 +73,7 @@ class EveryTime(Moments):
         def ask(rows: np.ndarray) -> np.ndarray:
             cavities, data, factors = jax.tree.map(np.asarray, jax.vmap(rebuild)(jnp.asarray(rows)))
             factor = jax.tree.map(lambda leaf: leaf[0], factors)
-            key = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
+            key = self.key.restored()
             # One by one where answers are sampled: a site has the same draws whatever is asked beside it.
             single = [slice(k, k + 1) for k in range(len(rows))] if noisy else [slice(None)]
             batches = [(cavities[at], jax.tree.map(lambda leaf, at=at: leaf[at], data)) for at in single]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.precision import float64
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.learned.simulation import simulator_of
@@ -50,6 +51,24 @@ class Answers(NamedTuple):
             The `Answers` in these rows.
         """
         return Answers(*(own[places] for own in self))
+
+
+class StoredKey(NamedTuple):
+    """A random key as numbers of NumPy, which can be pickled and used while a program is traced, and its generator."""
+
+    numbers: np.ndarray
+    generator: str
+
+    @classmethod
+    @float64
+    def of(cls, key: jax.Array | None) -> "StoredKey":
+        """A key, or a fixed one."""
+        key = jax.random.key(0) if key is None else key
+        return cls(np.asarray(jax.random.key_data(key)), str(jax.random.key_impl(key)))
+
+    def restored(self) -> jax.Array:
+        """The key."""
+        return jax.random.wrap_key_data(jnp.asarray(self.numbers), impl=self.generator)
 
 
 def join_rows(found: Sequence[Rows]) -> Rows:

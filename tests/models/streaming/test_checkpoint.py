@@ -89,7 +89,7 @@ from cavity.factors import Step
 from cavity.models.streaming import _chunks, stream_linear_models
 
 _chunks.CHUNK_ROWS = 64
-folder, kill_at = sys.argv[1], int(sys.argv[2])
+folder, kill_at, ending = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 data = np.load(folder + "/rows.npz")
 taken = open(folder + "/taken.txt", "a", buffering=1)
 
@@ -99,7 +99,7 @@ def batches():
         own = slice(20 * number, 20 * number + 20)
         taken.write(f"{number}\\n")
         if kill_at and len(open(folder + "/taken.txt").readlines()) == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), ending)
         yield data["X"][own], data["y"][own]
 
 
@@ -111,15 +111,16 @@ print([entry["rows"] for entry in model.history], [entry["resumed"] for entry in
 """
 
 
-def test_a_killed_run_goes_on(tmp_path):
-    """SIGKILL in the third pass, after a checkpoint at every chunk: the answer is that of an untouched run."""
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_run_goes_on(tmp_path, ending):
+    """A signal in the third pass, after a checkpoint at every chunk: the answer is that of an untouched run."""
     np.savez(tmp_path / "rows.npz", X=ROWS, y=LABELS)
 
     def run(kill_at):
-        command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), str(kill_at)]
+        command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), str(kill_at), str(int(ending))]
         return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
-    assert run(28).returncode == -signal.SIGKILL
+    assert run(28).returncode == -ending
     before = (tmp_path / "taken.txt").read_text().split()
     assert len(before) == 28 and not os.path.exists(tmp_path / "answer.npz")
     ended = run(0)

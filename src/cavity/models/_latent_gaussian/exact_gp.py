@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, is_far, is_traced
+from cavity._core.precision import float64, is_far, is_traced, to_numpy
 from cavity._core.system import check_room, is_accelerator, one_blas_thread
 from cavity._numerics.blocked import cholesky, identity, sample_gaussian
 from cavity.factors.base import Factor
@@ -130,9 +130,9 @@ def has_cholesky_factor(k: Any, moved_by: float = 0.0) -> bool:
 class DenseResponse(NamedTuple):
     """What prediction needs of a posterior over latents: α, with mean = K α, and (K + S⁻¹)⁻¹ = G diag(signs) Gᵀ."""
 
-    alpha: jax.Array
-    matrix: jax.Array
-    signs: jax.Array
+    alpha: Any
+    matrix: Any
+    signs: Any
 
 
 @jax.jit
@@ -202,10 +202,12 @@ class ExactGP(FitResult):
         varies = varying(k, n)
         prior, multiplicity = kernel_prior(k, size, varies), np.where(varies, self.multiplicity, 0.0)
         sites = padded_with_zeros(self.sites * multiplicity[:, None], size)
-        return DenseResponse(jnp.asarray(padded_with_zeros(self.alpha, size)), *response(prior, jnp.asarray(sites)))
+        with one_blas_thread():  # the same bits in every process
+            found = response(prior, jnp.asarray(sites))
+            return to_numpy(DenseResponse(padded_with_zeros(self.alpha, size), *found))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is computed on demand: arrays of JAX lose their digits on the way through pickle."""
+        """Without what is computed on demand, which is large."""
         return {name: value for name, value in vars(self).items() if name != "response"}
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, is_far, is_traced, to_numpy
+from cavity._core.precision import float64, host_state, is_far, is_traced, to_numpy
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Method
@@ -175,6 +175,8 @@ class LatentGaussian:
     latents: Any
     build: Callable[[SiteGroup, Any, int], Problem]
     prediction: Any
+
+    __getstate__ = host_state
 
     @float64
     def problem(self) -> Problem:
