@@ -50,6 +50,7 @@ class GaussianProcess(LatentGaussianEstimator):
     optimize: bool
     restarts: int
     verbose: Any
+    max_seconds: float | None
 
     def _fit_process(
         self,
@@ -91,6 +92,7 @@ class GaussianProcess(LatentGaussianEstimator):
             "seed": seed,
             "callback": None if lines is None else lines.sweep,
             "search_callback": None if lines is None else lines.point,
+            "max_seconds": self.max_seconds,
         }
         if form.basis is None:
             return fit_exact_gp(unique.X, unique.y, **options)

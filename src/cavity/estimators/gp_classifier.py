@@ -31,6 +31,8 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         n_jobs: how many classes to fit at a time, in threads.
         verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
             with these lines instead.
+        max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
+            the status `time_budget`; a first sweep is always made.
 
     Attributes:
         classes_: the labels, sorted.
@@ -71,6 +73,7 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: Any = 0,
+        max_seconds: float | None = None,
     ):
         self.kernel = kernel
         self.likelihood = likelihood
@@ -84,6 +87,7 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.max_seconds = max_seconds
 
     def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> Any:
         factor, free = binary_likelihood(self.likelihood, self.label_noise)

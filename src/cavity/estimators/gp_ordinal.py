@@ -38,6 +38,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
         verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
             with these lines instead.
+        max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
+            the status `time_budget`; a first sweep is always made.
 
     Attributes:
         classes_: the labels from the lowest to the highest.
@@ -76,6 +78,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         class_weight: Any = None,
         random_state: Any = None,
         verbose: Any = 0,
+        max_seconds: float | None = None,
     ):
         self.kernel = kernel
         self.thresholds = thresholds
@@ -88,6 +91,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         self.class_weight = class_weight
         self.random_state = random_state
         self.verbose = verbose
+        self.max_seconds = max_seconds
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPOrdinal":
         """Fit to labelled rows.

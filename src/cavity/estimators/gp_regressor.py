@@ -40,6 +40,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
         verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
             with these lines instead.
+        max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
+            the status `time_budget`; a first sweep is always made.
 
     Attributes:
         log_evidence_: log p(y | inputs), in the units of y.
@@ -80,6 +82,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         restarts: int = 0,
         random_state: Any = None,
         verbose: Any = 0,
+        max_seconds: float | None = None,
     ):
         self.kernel = kernel
         self.likelihood = likelihood
@@ -93,6 +96,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         self.restarts = restarts
         self.random_state = random_state
         self.verbose = verbose
+        self.max_seconds = max_seconds
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GPRegressor":
         """Fit to rows with their observations.
