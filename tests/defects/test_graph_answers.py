@@ -202,7 +202,6 @@ def test_an_observation_without_noise_is_taken_or_refused():
     assert found is None or found == pytest.approx(norm.logpdf(1.0), abs=1e-6)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 46: `nonfinite_factor` with the evidence 0")
 def test_a_very_narrow_interval_has_its_evidence():
     lower, upper = 0.3, 0.3 + 1e-9
 

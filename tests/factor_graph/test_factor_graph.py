@@ -1,5 +1,6 @@
 """Graphs of mixed variables: exact Gaussian answers, enumeration, quadrature, and clear refusals."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -274,3 +275,28 @@ def test_a_missing_rule_names_factor_families_and_options():
         TypeError, match=r"no rule for Linear between GaussianWithUniform × GammaWithUniform.*Closed forms"
     ):
         refused(lambda g, x, t: g.linear(x[0], out=t))
+
+
+@pytest.mark.parametrize("exponent", range(1, 6))
+def test_a_narrow_interval_has_its_evidence_and_moments(exponent):
+    lower, upper = 0.3, 0.3 + 10.0**-exponent
+    graph = cv.FactorGraph()
+    x = graph.gaussian(0.0, 1.0)
+    graph.within(x, lower, upper)
+    found = cv.infer(graph, cv.EP())
+    with mpmath.workdps(40):
+        z, first, second = (
+            mpmath.quad(lambda t, k=k: (t - lower) ** k * mpmath.npdf(t), [lower, upper]) for k in range(3)
+        )
+        log_z, mean, variance = float(mpmath.log(z)), float(first / z), float(second / z - (first / z) ** 2)
+    assert found.status == "converged"
+    assert found.log_evidence == pytest.approx(log_z, abs=1e-6)
+    assert found.marginals[x].mean - lower == pytest.approx(mean, abs=1e-12)
+    assert found.marginals[x].variance == pytest.approx(variance, rel=1e-6)
+
+
+@pytest.mark.parametrize(("variance", "width"), [(1.0, 1e-9), (1e16, 1.0)])
+def test_an_interval_beside_which_the_prior_has_no_digits_is_refused(variance, width):
+    graph = cv.FactorGraph()
+    with pytest.raises(ValueError, match="lower and upper must be further apart"):
+        graph.within(graph.gaussian([0.0, 0.0], [1.0, variance]), [-1.0, 0.0], [1.0, width])

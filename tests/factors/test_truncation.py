@@ -122,3 +122,29 @@ def _printed_and_corrected(c, m, s):
         mismatch(site_mean, abs(1 / (a * (a + z)) - s**2), 1),  # as printed it can even be negative
         mismatch(site_mean, site_variance, -1),
     )
+
+
+@pytest.mark.parametrize("exponent", range(3, 16))
+@pytest.mark.parametrize(
+    ("mean", "variance", "lower"), [(0.0, 1.0, 0.3), (2.0, 0.25, -1.0), (0.0, 1.0, 30.0), (0.0, 1e16, 0.0)]
+)
+def test_narrow_intervals_keep_their_digits(mean, variance, lower, exponent):
+    """log Z, place in the interval and variance by mpmath; the width is that of the bounds as numbers."""
+    upper = max(lower + 10.0**-exponent, np.nextafter(lower, np.inf))
+    with mp.workdps(60):
+        s = mp.sqrt(mp.mpf(variance))
+        a, b = (mp.mpf(lower) - mp.mpf(mean)) / s, (mp.mpf(upper) - mp.mpf(mean)) / s
+        middle, half = (a + b) / 2, (b - a) / 2
+        density = lambda u: mp.exp(-half * u * (middle + half * u / 2))  # noqa: E731 — φ over that in the middle
+        z, first, second = (mp.quad(lambda u, k=k: u**k * density(u), [-1, 0, 1]) for k in range(3))
+        place, spread = first / z, second / z - (first / z) ** 2
+        log_z, width = mp.log(z * half * mp.npdf(middle)), mp.mpf(upper) - mp.mpf(lower)
+        # The site: precision and mean of the truncated Gaussian without the cavity's.
+        tau = 1 / (spread * (half * s) ** 2) - 1 / s**2
+        where = (mp.mpf(lower) + mp.mpf(upper)) / 2 + place * half * s
+        nu = where / (spread * (half * s) ** 2) - mp.mpf(mean) / s**2
+        log_z, tau, nu, width = map(float, (log_z, tau, nu, width))
+    found = tilt(Gaussian().from_mean(mean, variance), lower, upper)
+    assert float(found.log_z) == pytest.approx(log_z, rel=1e-13)
+    np.testing.assert_allclose(found.site[1], tau, rtol=1e-11)
+    assert abs(float(found.site[0]) - nu) <= 1e-11 * (abs(nu) + tau * width)

@@ -9,7 +9,7 @@ import pytest
 from hard_clutter import HARD, scalar_mismatch
 
 import cavity as cv
-from cavity.inference._double_loop import compiled_step
+from cavity.inference._double_loop import TURNS, begin_inner, compiled_turns
 from cavity.inference._newton import marginals_of
 from cavity.posteriors.shared import Shared
 
@@ -40,9 +40,14 @@ def energies(problem, power, steps):
     gamma = marginals_of(problem, problem.posterior.flat(problem.prior))
     found = []
     for _ in range(steps):
-        outer = compiled_step(problem, power, sites, gamma, key)
-        sites, gamma = outer.sites, outer.gamma
-        found.append(float(outer.energy))
+        inner = compiled_turns(problem, power, gamma, begin_inner(sites, gamma), key, TURNS)
+        held = [np.asarray(group.multiplicities) for group in problem.groups]
+        partitions = [
+            jax.vmap(group.family.log_partition)(own) for group, own in zip(problem.groups, gamma, strict=True)
+        ]
+        surrogate = sum(count @ np.asarray(own) for count, own in zip(held, partitions, strict=True)) / power
+        found.append(float(problem.posterior.log_partition(problem.prior) - inner.value + surrogate))
+        sites, gamma = inner.sites, inner.marginals
     return np.array(found), sites
 
 

@@ -9,6 +9,7 @@ from support import draw_clutter
 import cavity as cv
 from cavity.inference._loop import Start, blank_state
 from cavity.inference._newton import fixed_point_step, look, marginals_of
+from cavity.inference.methods.base import Limits
 from cavity.inference.methods.convergent import newton
 from cavity.posteriors.base import Equations
 from cavity.posteriors.dense_gaussian import solve_dense
@@ -120,7 +121,8 @@ def test_a_step_is_the_inverse_of_the_jacobian(name):
 def test_it_ends_where_sweeps_end(name):
     problem = PROBLEMS[name]
     swept, rough = cv.infer(problem, cv.EP()), cv.infer(problem, cv.EP(max_sweeps=3))
-    found = newton(problem, cv.EP(), tuple(jnp.asarray(own) for own in rough.sites), jax.random.key(0))
+    sites = tuple(jnp.asarray(own) for own in rough.sites)
+    found = newton(problem, cv.EP(), sites, jax.random.key(0), Limits())
     assert swept.converged and found.status == "converged" and found.sweeps <= 6
     np.testing.assert_allclose(found.sites[0], swept.sites[0], atol=1e-6, rtol=1e-6)
     assert found.log_evidence == pytest.approx(swept.log_evidence, abs=1e-8)

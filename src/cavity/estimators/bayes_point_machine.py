@@ -44,6 +44,8 @@ class BayesPointMachine(StreamingClassifier):
         n_jobs: how many classes to fit at a time, in threads.
         verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
             with these lines instead.
+        max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
+            the status `time_budget`; a first sweep is always made.
 
     Attributes:
         coef_: (1 or classes, features), posterior mean of the weights.
@@ -82,6 +84,7 @@ class BayesPointMachine(StreamingClassifier):
         random_state: Seed = None,
         n_jobs: int | None = None,
         verbose: Verbose = 0,
+        max_seconds: float | None = None,
     ):
         self.label_noise = label_noise
         self.bias = bias
@@ -93,6 +96,7 @@ class BayesPointMachine(StreamingClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.max_seconds = max_seconds
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -132,7 +136,7 @@ class BayesPointMachine(StreamingClassifier):
     def _fit_model(self, unique: UniqueRows, seed: int, name: str) -> FittedModel:
         factor, free, variance = self._parts()
         options: dict[str, Any] = {"factor": factor, "sample_weight": unique.sample_weight}
-        options |= {"method": self.method, "seed": seed}
+        options |= {"method": self.method, "seed": seed, "max_seconds": self.max_seconds}
         lines = progress_lines(self.verbose, f"{type(self).__name__}{name}")
         if lines is not None:
             options |= {"callback": lines.sweep, "search_callback": lines.point}

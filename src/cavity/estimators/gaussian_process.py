@@ -45,7 +45,7 @@ ROUNDS = 20
 class GaussianProcess(LatentGaussianEstimator):
     """An estimator with the parameters kernel, approximation, rank, method, optimize, restarts, …"""
 
-    def __init__(self, kernel, approximation, rank, method, optimize, restarts, random_state, verbose):
+    def __init__(self, kernel, approximation, rank, method, optimize, restarts, random_state, verbose, max_seconds):
         self.kernel = kernel
         self.approximation = approximation
         self.rank = rank
@@ -54,6 +54,7 @@ class GaussianProcess(LatentGaussianEstimator):
         self.restarts = restarts
         self.random_state = random_state
         self.verbose = verbose
+        self.max_seconds = max_seconds
 
     def _fit_process(
         self,
@@ -96,6 +97,7 @@ class GaussianProcess(LatentGaussianEstimator):
             "seed": seed,
             "callback": None if lines is None else lines.sweep,
             "search_callback": None if lines is None else lines.point,
+            "max_seconds": self.max_seconds,
         }
         if form.basis is None:
             return fit_exact_gp(unique.X, unique.y, **options)

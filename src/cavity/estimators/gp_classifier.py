@@ -30,6 +30,8 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         n_jobs: how many classes to fit at a time, in threads.
         verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
             with these lines instead.
+        max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
+            the status `time_budget`; a first sweep is always made.
 
     Attributes:
         classes_: the labels, sorted.
@@ -70,8 +72,9 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         random_state: Seed = None,
         n_jobs: int | None = None,
         verbose: Verbose = 0,
+        max_seconds: float | None = None,
     ):
-        super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
+        super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose, max_seconds)
         self.likelihood = likelihood
         self.label_noise = label_noise
         self.class_weight = class_weight

@@ -36,6 +36,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
         verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
             with these lines instead.
+        max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
+            the status `time_budget`; a first sweep is always made.
 
     Attributes:
         classes_: the labels from the lowest to the highest.
@@ -74,8 +76,9 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         class_weight: ClassWeight = None,
         random_state: Seed = None,
         verbose: Verbose = 0,
+        max_seconds: float | None = None,
     ):
-        super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose)
+        super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose, max_seconds)
         self.thresholds = thresholds
         self.order = order
         self.class_weight = class_weight

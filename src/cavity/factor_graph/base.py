@@ -267,6 +267,13 @@ class VariableGraph:
         self.named[name] = Variable(family, np.arange(start, start + len(rows)).reshape(shape), name)
         return self.named[name]
 
+    def deviations(self, variable: Variable) -> np.ndarray:
+        """Standard deviations of the priors of real variables of this graph; 0 for all others."""
+        if not isinstance(variable.family, GaussianWithUniform) or not is_among(variable, self.named):
+            return np.zeros(variable.shape)
+        precision = np.concatenate(self.priors[variable.family])[variable.rows, 1]
+        return np.where(precision > 0, 1.0, 0.0) / np.sqrt(np.where(precision > 0, precision, 1.0))
+
     def add(self, factor: Factor, *variables: Any, data: Any = None, moments: Moments | None = None) -> None:
         """Connect variables by a factor, one site for each entry of their common shape.
 

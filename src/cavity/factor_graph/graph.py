@@ -15,6 +15,9 @@ from cavity.factors.linear import Map, Relation
 from cavity.families import Beta, Categorical, Dirichlet, Family, Gamma, Gaussian
 from cavity.families.gamma import GammaWithUniform
 
+#: width of an interval in standard deviations of the prior, below which nothing is left of the cavity's digits
+NARROWEST = 1e-6
+
 
 class FactorGraph(VariableGraph):
     """p(x) ∝ ∏ t(x_scope) over arrays of variables, each of one family; q is a product over all of them.
@@ -159,6 +162,9 @@ class FactorGraph(VariableGraph):
             variable: real variables.
             lower, upper: numbers or arrays; either may be left out.
 
+        Raises:
+            ValueError: if they are no bounds, or so near to each other that beside them the prior has no digits.
+
         Examples:
             >>> import cavity as cv
             >>> graph = cv.FactorGraph()
@@ -167,7 +173,15 @@ class FactorGraph(VariableGraph):
             FactorGraph(2 variables, 2 factors)
         """
         bounds = (checks.real_numbers("lower", lower), checks.real_numbers("upper", upper))
-        self.add(factors.Truncation(), variable, data=tuple(np.broadcast_to(own, variable.shape) for own in bounds))
+        low, high = (np.broadcast_to(own, variable.shape) for own in bounds)
+        narrow = (low < high) & (low + NARROWEST * self.deviations(variable) > high)
+        if narrow.any():
+            raise ValueError(
+                f"lower and upper must be further apart than {NARROWEST:g} standard deviations of the prior, which has "
+                f"no digits beside them; found {(high - low)[narrow].min():g}. Observe {variable.name} by linear "
+                "with a small variance, or give it a narrower prior."
+            )
+        self.add(factors.Truncation(), variable, data=(low, high))
 
     def greater(self, variable: Variable, than: Any = 0.0) -> None:
         """variable > than.

@@ -123,8 +123,16 @@ class Inner(NamedTuple):
     done: jax.Array
 
 
-def minimise(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites: Any, key: Any) -> Inner:
-    """The inner problem solved from the given sites.
+def begin_inner(sites: tuple[jax.Array, ...], gamma: tuple[jax.Array, ...]) -> Inner:
+    """Before the first turn, from the given sites."""
+    number, zero, one = jnp.zeros((), int), jnp.zeros(()), jnp.ones(())
+    return Inner(sites, gamma, jnp.full((), jnp.inf), sites, zero, one, number, number, zero, jnp.zeros((), bool))
+
+
+def minimise(
+    problem: Problem, power: float, gamma: tuple[jax.Array, ...], now: Inner, key: Any, last_turn: jax.Array
+) -> Inner:
+    """The inner problem solved for the surrogate marginals γ, or as far as the last turn allows.
 
     A start whose cavities γ − p η are improper is shrunk: with no sites at all they are γ. Each turn of the loop looks
     at one candidate, so that the program holds q's algebra once.
@@ -176,32 +184,10 @@ def minimise(problem: Problem, power: float, gamma: tuple[jax.Array, ...], sites
         return jax.lax.cond(enough, taken, shortened)
 
     def going(now: Inner) -> jax.Array:
-        return ~now.done & (now.turns < TURNS)
+        return ~now.done & (now.turns < last_turn)
 
-    number, value = jnp.zeros((), int), jnp.full((), jnp.inf)
-    zero, one = jnp.zeros(()), jnp.ones(())
-    begun = Inner(sites, gamma, value, sites, zero, one, number, number, zero, jnp.zeros((), bool))
-    return jax.lax.while_loop(going, turn, begun)
+    return jax.lax.while_loop(going, turn, now)
 
 
-class Outer(NamedTuple):
-    """After an outer step: sites, the marginals of their q, and E at the surrogate marginals they were found for."""
-
-    sites: tuple[jax.Array, ...]
-    gamma: tuple[jax.Array, ...]
-    energy: jax.Array
-    rounds: jax.Array
-
-
-def outer_step(problem: Problem, power: float, sites: tuple[jax.Array, ...], gamma: Any, key: Any) -> Outer:
-    """Inner minimisation for the surrogate marginals γ, then the marginals of its q."""
-    inner = minimise(problem, power, gamma, sites, key)
-    energy = problem.posterior.log_partition(problem.prior) - inner.value
-    for group, surrogate in zip(problem.groups, gamma, strict=True):
-        held = group.multiplicities > 0
-        partition = jax.vmap(group.family.log_partition)(surrogate)
-        energy = energy + jnp.sum(jnp.where(held, group.multiplicities * partition, 0.0)) / power
-    return Outer(inner.sites, inner.marginals, energy, inner.rounds)
-
-
-compiled_step = jax.jit(outer_step, static_argnames="power")
+#: compiled; the host goes on from where it ended
+compiled_turns = jax.jit(minimise, static_argnames="power")

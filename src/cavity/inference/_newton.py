@@ -141,9 +141,20 @@ class Progress(NamedTuple):
     rounds: jax.Array
 
 
+def begin_polish(sites: tuple[jax.Array, ...]) -> Progress:
+    """Before the first candidate, the sites themselves."""
+    infinite, none = jnp.full((), jnp.inf), jax.tree.map(jnp.zeros_like, sites)
+    return Progress(sites, infinite, infinite, none, jnp.asarray(HALVINGS), jnp.zeros((), int))
+
+
+def is_polishing(now: Progress, tol: float) -> jax.Array:
+    """Whether the mismatch is above the tolerance and may still fall."""
+    return (now.largest > tol) & (now.halvings <= HALVINGS) & (now.rounds <= ROUNDS)
+
+
 @jax.jit
-def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) -> Progress:
-    """Newton steps from the given sites while the mismatch falls; a step that does not lower it is halved.
+def polish(problem: Problem, method: UpdateRule, now: Progress, key: jax.Array, candidates: jax.Array) -> Progress:
+    """Newton steps while the mismatch falls; a step that does not lower it is halved. At most so many candidates.
 
     Each turn of the loop looks at one candidate, so that the program holds q's algebra once.
     """
@@ -163,10 +174,7 @@ def polish(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) ->
         lower = found < (1.0 - LEAST) * now.merit
         return jax.lax.cond(lower, taken, partial(now._replace, halvings=now.halvings + 1))
 
-    def going(now: Progress) -> jax.Array:
-        return (now.largest > method.tol) & (now.halvings <= HALVINGS) & (now.rounds <= ROUNDS)
+    def going(carry: tuple[Progress, jax.Array]) -> jax.Array:
+        return is_polishing(carry[0], method.tol) & (carry[1] > 0)
 
-    infinite = jnp.full((), jnp.inf)
-    none = jax.tree.map(jnp.zeros_like, init.sites)
-    begun = Progress(init.sites, infinite, infinite, none, jnp.asarray(HALVINGS), jnp.zeros((), int))
-    return jax.lax.while_loop(going, turn, begun)
+    return jax.lax.while_loop(going, lambda carry: (turn(carry[0]), carry[1] - 1), (now, candidates))[0]

@@ -308,7 +308,7 @@ def leave_one_out(
 ) -> tuple[jax.Array, ...]:
     """log p(yᵢ | all data but i) ≈ log ∫ tᵢ(x) cavityᵢ(x) dx, one number per site, by group.
 
-    The whole site is deleted. −inf where the cavity is improper, nan where moments, of these learned states, are unsure.
+    The whole site is deleted. −inf where the cavity is improper, nan where moments, as learned, are unsure.
     """
     rule, answers, posterior = UpdateRule(), [], problem.posterior
     for group, own, learned in zip(problem.groups, sites, moments, strict=True):

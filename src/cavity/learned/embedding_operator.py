@@ -208,6 +208,7 @@ class EmbeddingLearner(Learner):
         key: jax.Array | None = None,
     ) -> None:
         self.predictor, self.target, self.first = EmbeddingPredictor(target, incoming, threshold), target, first
+        self.incoming = incoming
         self.settings, self.key = settings, StoredKey.of(key)
         self.now: Embedding | None = None
         self.waiting: list[tuple[np.ndarray, np.ndarray]] = []
@@ -231,7 +232,7 @@ class EmbeddingLearner(Learner):
     def learn(self, batch: Batch, answers: Answers, now: bool = True) -> np.ndarray:
         cavities = jnp.asarray(batch.cavities)
         good = np.asarray(np.isfinite(answers.projected).all(axis=1))
-        rows = np.asarray(incoming_tuples(self.predictor.incoming, cavities, batch.data))
+        rows = np.asarray(incoming_tuples(self.incoming, cavities, batch.data))
         assert self.recent is not None
         pairs = zip(self.recent, (np.asarray(cavities)[good], answers.projected[good]), strict=True)
         self.recent = Recent(*(np.concatenate([new, old])[:KEPT] for old, new in pairs))

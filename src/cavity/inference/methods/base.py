@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -19,12 +20,23 @@ class Limits:
     """What ends a run besides its method.
 
     deadline: on the clock of `time.perf_counter`, ∞ for none. callback: called with every state that is not the last.
-    impatient: given the residuals so far, whether more sweeps are not worth making.
+    impatient: given the residuals so far, whether more sweeps are not worth making. turns: candidates that all inner
+    problems of the double loop may look at together.
     """
 
     deadline: float = math.inf
     callback: Callable[[Solution], Any] | None = None
     impatient: Callable[[np.ndarray], bool] | None = None
+    turns: float = math.inf
+
+    @property
+    def late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() >= self.deadline
+
+    def portion(self, whole: int) -> int:
+        """How much of something is done between two looks at the clock: all of it where there is no deadline."""
+        return whole if self.deadline == math.inf else 1
 
 
 class Method(ABC):

@@ -13,9 +13,9 @@ from cavity._core import checks
 from cavity._core.precision import to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
-from cavity.inference._double_loop import compiled_step
+from cavity.inference._double_loop import TURNS, Inner, begin_inner, compiled_turns
 from cavity.inference._loop import Start, blank_state, conclude, learns, measure_state
-from cavity.inference._newton import marginals_of, polish
+from cavity.inference._newton import HALVINGS, ROUNDS, begin_polish, is_polishing, marginals_of, polish
 from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method
 from cavity.inference.methods.sweeps import ADF
@@ -26,6 +26,8 @@ from cavity.inference.update_rule import UpdateRule
 
 #: outer steps after which Newton's method is tried; the distance grows like the steps so far
 ATTEMPTS = (1, 3, 5, 8, 13, 20, 31, 48, 75, 117, 183, 286)
+#: no polish looks at more candidates
+CANDIDATES = (ROUNDS + 2) * (HALVINGS + 1)
 
 
 @jax.jit
@@ -51,12 +53,16 @@ def can_solve(problem: Problem) -> bool:
 
 
 @one_blas_thread()
-def newton(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...], key: jax.Array) -> Solution | None:
-    """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one.
+def newton(
+    problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...], key: jax.Array, limits: Limits
+) -> Solution | None:
+    """A fixed point of `method` by Newton's method from the given sites; None where that does not lead to one in time.
 
     For problems that it `can_solve`.
     """
-    ended = polish(problem, method.as_compiled(), Start(sites), key)
+    ended, candidates = begin_polish(jax.tree.map(jnp.asarray, sites)), jnp.asarray(limits.portion(CANDIDATES))
+    while bool(is_polishing(ended, method.tol)) and not limits.late:
+        ended = polish(problem, method.as_compiled(), ended, key, candidates)
     if not float(ended.largest) <= method.tol:
         return None
     found = judge_sites(problem, method, ended.sites, key, Status.MAX_SWEEPS)
@@ -107,18 +113,20 @@ class DoubleLoop(Method):
                 seconds=np.asarray(time.perf_counter() - began),
             )
 
-        solution = None
+        solution, turns = None, 0
         try:
             for step in range(1, self.max_sweeps + 1):
-                outer = compiled_step(problem, rule.power, sites, gamma, key)
-                sites, gamma = outer.sites, outer.gamma
-                solution = judge_sites(problem, rule, sites, key, Status.MAX_SWEEPS)
-                found = None if solution.converged or step not in ATTEMPTS else newton(problem, rule, sites, key)
+                inner = inner_minimum(problem, rule.power, sites, gamma, key, limits, limits.turns - turns)
+                sites, gamma, turns = inner.sites, inner.marginals, turns + int(inner.turns)
+                spent = turns >= limits.turns
+                solution = judge_sites(problem, rule, sites, key, Status.STALLED if spent else Status.MAX_SWEEPS)
+                tried = step in ATTEMPTS and not solution.converged
+                found = newton(problem, rule, sites, key, limits) if tried else None
                 solution = problem.raise_failures(solution if found is None else found)
                 residuals.append(float(solution.mismatch))
-                if solution.converged or step == self.max_sweeps:
+                if solution.converged or spent or step == self.max_sweeps:
                     break
-                if time.perf_counter() >= limits.deadline:
+                if limits.late:
                     return of_whole_run(solution).ended(Status.TIME_BUDGET)
                 if limits.callback is not None:
                     limits.callback(of_whole_run(solution).ended(Status.RUNNING))
@@ -131,6 +139,17 @@ class DoubleLoop(Method):
 
     def __str__(self) -> str:
         return "ConvergentEP" + (f"({self.power:g})" if self.power != 1 else "")
+
+
+def inner_minimum(
+    problem: Problem, power: float, sites: Any, gamma: Any, key: jax.Array, limits: Limits, turns: float
+) -> Inner:
+    """An inner problem of the double loop solved, as far as the deadline and so many turns allow."""
+    now, last = begin_inner(sites, gamma), int(min(TURNS, turns))
+    while now.turns < last and not bool(now.done) and not (now.turns > 0 and limits.late):
+        until = min(last, int(now.turns) + limits.portion(TURNS))
+        now = compiled_turns(problem, power, gamma, now, key, jnp.asarray(until))
+    return now
 
 
 def ConvergentEP(*, power: float = 1.0, max_sweeps: int = 300, tol: float = 1e-8) -> DoubleLoop:

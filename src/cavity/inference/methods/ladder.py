@@ -37,6 +37,8 @@ SHORT_STEP, SHORT_SWEEPS = 0.2, 500
 WEIGHTS, RELAXED_SWEEPS = (0.1, 0.01), 300
 #: power whose solution the double loop starts from, sweeps to find it, outer steps from each start
 POWER, POWER_SWEEPS, OUTER_STEPS = 0.5, 300, 120
+#: candidates its inner problems look at from each start: those on the border of proper cavities take a hundred each
+INNER_TURNS = 1500
 
 
 def is_hopeless(residuals: np.ndarray, tol: float) -> bool:
@@ -81,6 +83,7 @@ class LadderRun:
             self.limits.deadline,
             None if callback is None else count_on,
             None if patient or creeping else partial(is_hopeless, tol=self.first.tol),
+            INNER_TURNS,
         )
         began = time.perf_counter()
         found = method.solve(self.problem, init, self.key, limits)
@@ -113,7 +116,7 @@ class LadderRun:
         if not can_solve(self.problem) or not np.isfinite(solution.mismatch):
             return None
         began = time.perf_counter()
-        found = newton(self.problem, self.first, solution.sites, self.key)
+        found = newton(self.problem, self.first, solution.sites, self.key, self.limits)
         self.record("Newton", found, began)
         return found
 
@@ -208,6 +211,9 @@ class Ladder(Method):
             for found in chain((plain,), fallbacks(run, plain, self.compromise)):
                 if found is not None and (found.converged or found.status in FINAL):
                     answer, stopped = found if found.converged else None, found.status
+                    break
+                if limits.late:
+                    stopped = Status.TIME_BUDGET
                     break
         except KeyboardInterrupt:  # between two sweeps, or where there are none
             if run.best is None:

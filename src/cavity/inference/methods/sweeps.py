@@ -90,10 +90,10 @@ class Sweeps(UpdateRule, Method):
             if not bool(state.finished) and done < self.max_sweeps:
                 in_time = Status.RUNNING if now < limits.deadline else Status.TIME_BUDGET
                 ended = Status.INTERRUPTED if interrupted else in_time
-                hopeless, waiting = False, done % PATIENCE == 0 and bool(state.skipping.mismatch < NEWS)
-                if limits.impatient is not None and waiting:
-                    hopeless = limits.impatient(np.asarray(state.residuals)[:done])
-                if ended is Status.RUNNING and (hopeless or bool(state.skipping.hopeless)):
+                hopeless = bool(state.skipping.hopeless)
+                if limits.impatient is not None and done % PATIENCE == 0 and state.skipping.mismatch < NEWS:
+                    hopeless = hopeless or limits.impatient(np.asarray(state.residuals)[:done])
+                if ended is Status.RUNNING and hopeless:
                     ended = Status.STALLED
             if callback is None and ended is Status.RUNNING:
                 # The first chunk's time holds the compilation, so it can only make the second one too short. Longer

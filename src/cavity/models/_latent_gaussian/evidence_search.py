@@ -29,6 +29,7 @@ from cavity.inference.methods import Auto, Method
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution
 from cavity.inference.status import Status
+from cavity.models._latent_gaussian.time_limit import NO_LIMIT, TimeLimit
 
 #: bounds of positive parameters, searched by their logarithm
 BOUNDS = {"label_noise": (1e-4, 0.45), "variance": (1e-8, 1e8), "scale": (1e-5, 1e5), "df": (1.0, 100.0)}
@@ -188,16 +189,20 @@ def rule_of(method: Method | None) -> Method:
 
 
 def solve_from(
-    init: Any, problem: Problem, method: Method | None, callback: Callable[[Solution], Any] | None = None
+    init: Any,
+    problem: Problem,
+    method: Method | None,
+    callback: Callable[[Solution], Any] | None = None,
+    limit: TimeLimit = NO_LIMIT,
 ) -> Solution:
     """A solution from `init` (a solution, or sites); where a method other than the default fails, from flat sites."""
     starts = (None,) if init is None else (init,) if method is None or method.restarts else (init, None)
     solution = None
     for start in starts:
-        solution = infer(problem, method, init=start, callback=callback)
+        solution = infer(problem, method, init=start, callback=callback, max_seconds=limit.left)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        if solution.converged:
+        if solution.converged or solution.status is Status.TIME_BUDGET:
             break
     assert solution is not None
     return solution
@@ -220,7 +225,7 @@ class EvidenceSearch:
 
     build: from a vector of hyperparameters to a problem. gradient: of the log evidence, for a converged solution.
     log_prior: of a vector, with its gradient; what is maximised is evidence times prior. callback: called with every
-    point.
+    point. limit: the search ends by `OutOfTime`.
     """
 
     build: Callable[[np.ndarray], Problem]
@@ -228,6 +233,7 @@ class EvidenceSearch:
     method: Method | None
     log_prior: Callable[[np.ndarray], tuple[float, np.ndarray]]
     callback: Callable[[Evaluation], Any] | None = None
+    limit: TimeLimit = NO_LIMIT
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     last: Evaluation | None = None
     best: Evaluation | None = None
@@ -236,13 +242,14 @@ class EvidenceSearch:
         """A solution at `vector`, from the last sites if there are any."""
         warm = None if self.last is None else self.last.solution
         # With the tolerance of a search, and fixed points of the evidence only.
-        return solve_from(warm, self.build(vector), rule_of(self.method).loosen(SEARCH_TOL))
+        return solve_from(warm, self.build(vector), rule_of(self.method).loosen(SEARCH_TOL), limit=self.limit)
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """(−log evidence − log prior, its gradient), or the bowl for a refused point."""
         vector = np.array(vector, float)
         if self.last is not None and np.array_equal(vector, self.last.vector):
             return -self.last.target, -(self.last.gradient + self.log_prior(vector)[1])
+        self.limit.check()
         solution = self.run(vector)
         value = float(solution.log_evidence)
         # A fixed point of the restricted projection is not one of the evidence: it has no gradient of this form.
@@ -284,17 +291,18 @@ def ascend(
     """History and best point of the ascent from `start`. Ascents are independent and may be made anywhere."""
     search = copy.copy(search)
     search.history, search.last, search.best = [], None, None
-    first = feasible_start(search, np.clip(start, bounds[:, 0], bounds[:, 1]), bounds)
-    # The first step of L-BFGS-B is as long as the gradient; scaled, it is about one unit of log parameters.
-    scale = 1.0 / max(1.0, float(np.linalg.norm(search(first)[1])))
-    minimize(
-        lambda vector, scale=scale: tuple(scale * part for part in search(vector)),
-        first,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"ftol": RELATIVE, "gtol": GRADIENT * scale, "maxiter": 100, "maxfun": 100},
-    )
+    with search.limit.ends_search():
+        first = feasible_start(search, np.clip(start, bounds[:, 0], bounds[:, 1]), bounds)
+        # The first step of L-BFGS-B is as long as the gradient; scaled, it is about one unit of log parameters.
+        scale = 1.0 / max(1.0, float(np.linalg.norm(search(first)[1])))
+        minimize(
+            lambda vector, scale=scale: tuple(scale * part for part in search(vector)),
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"ftol": RELATIVE, "gtol": GRADIENT * scale, "maxiter": 100, "maxfun": 100},
+        )
     return search.history, search.best
 
 
@@ -323,6 +331,7 @@ class SearchOptions(TypedDict, total=False):
     mapped: Mapped
     callback: Callable[[Solution], Any] | None
     search_callback: Callable[[Evaluation], Any] | None
+    max_seconds: float | None
 
 
 class EvidenceFit(NamedTuple):
@@ -347,6 +356,7 @@ def fit_evidence(
     mapped: Mapped = map,
     callback: Callable[[Solution], Any] | None = None,
     search_callback: Callable[[Evaluation], Any] | None = None,
+    max_seconds: float | None = None,
 ) -> EvidenceFit:
     """The best hyperparameters, or the given ones where nothing is to be searched, and a last run there.
 
@@ -361,7 +371,9 @@ def fit_evidence(
         mapped: makes the searches from all starts, `map` or what does the same elsewhere, as `cavity.distributed.map`.
         callback: called with the solution after every sweep of the last run.
         search_callback: called with every `Evaluation` of the search.
+        max_seconds: when the search ends with the best point so far, and the last run after its sweep.
     """
+    limit = TimeLimit.of(max_seconds)
 
     def gradient_at(vector: np.ndarray, solution: Solution) -> np.ndarray:
         theta, likelihood, others = space.split(vector)
@@ -375,12 +387,12 @@ def fit_evidence(
     def problem_at(vector: np.ndarray) -> Problem:
         return build(*space.parameters(vector))
 
-    search = EvidenceSearch(problem_at, gradient_at, method, space.log_prior, search_callback)
+    search = EvidenceSearch(problem_at, gradient_at, method, space.log_prior, search_callback, limit)
     vector, warm = space.start, None
     if optimize and vector.size:
         best = maximise(search, vector, space.limits, restarts, seed, mapped)
         if best is not None:
             vector, warm = best.vector, best.solution
     parameters = space.parameters(vector)
-    solution = solve_from(warm, build(*parameters), method, callback)
+    solution = solve_from(warm, build(*parameters), method, callback, limit)
     return EvidenceFit(*parameters, solution, search.history)
