@@ -2,6 +2,7 @@
 
 import signal
 import warnings
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import cavity._cli.fit
 from cavity._cli.model_file import load_model
 from cavity._cli.options import fit_with_notes
-from cavity._cli.preprocessing import labels, learn_preprocessing
+from cavity._cli.preprocessing import Reading, labels, learn_preprocessing, read_labelled
 from cavity._storage.csv_table import read_sheet
 from cavity.estimators import GPClassifier, load
 from cavity.kernels import RBF
@@ -139,6 +140,9 @@ BAD_FILES = {
     "latin": ("a,b,y\n1,2,yes\n3,é,no\n".encode("latin-1"), "row 3, column 'b' is not text in UTF-8"),
     "utf-16": ("a,b,y\n1,2,yes\n".encode("utf-16"), "row 1, column 1 is not text in UTF-8"),
     "quote": (b'a,y\n1,yes\n"2,no\n', "row 3 cannot be read as CSV"),
+    "one name": (b",y\n1,yes\n", "at least one other column; found 'y' alone"),
+    "two of text": (b"a,b,c,y\nred,1,blue,no\n", "or with --ignore. Other columns that cannot be used: 'c'."),
+    "long cell": (b"a,y\n" + b"z" * 9000 + b",no\n", "row 2, column 'a' must be a number; found 'zzz"),
     "semicolons": (b"a;b;y\n1;2;yes\n", "Is --separator ';' meant?"),
     "another label": (b"a,label\n1,yes\n", "there is no 'y' among 'a', 'label'"),
     "one class": (b"a,y\n1,yes\n2,yes\n", "column 'y' must hold at least two labels; found 'yes' alone"),
@@ -237,3 +241,33 @@ def test_constant_and_huge_columns_stay_finite(tmp_path):
     recipe, kept = learn_preprocessing(sheet, "y", (), (), "error", True)
     expected = StandardScaler().fit_transform([[0.1, 1.0], [0.1, -1.0], [0.1, 1.0]])
     np.testing.assert_allclose(recipe.matrix(kept), expected, atol=1e-15)
+
+
+def notes(path, content):
+    """What is said of a labelled file."""
+    path.write_text(content, encoding="utf-8")
+    return read_labelled(path, Reading("y", ["colour"], None, "mean", True, ","))[-1]
+
+
+def test_columns_and_classes_that_may_be_mistakes_are_mentioned(tmp_path):
+    rows = "".join(f"{k % 3},red,{'Yes' if k % 2 else 'YES'}\n" for k in range(12))
+    path = tmp_path / "data.csv"
+    same, one = notes(path, f"a,colour,y\n{rows}")
+    assert "'YES', 'Yes'" in same and "'colour' holds one value alone, 'red'" in one
+    quiet = "".join(f"{k % 5 + 0.5},{('red', 'blue')[k % 2]},{k % 2}\n" for k in range(12))
+    assert notes(path, f"a,colour,y\n{quiet}") == []
+    (found,) = notes(path, f"a,colour,y\n{quiet}1e5,red,1\n")
+    assert found.startswith(
+        f"{path}, row 14, column 'a': 100000 is so far from the others that these become nearly equal"
+    )
+    words = "".join(f"{k % 5 + 0.5},{k},{k % 2}\n" for k in range(12))
+    (found,) = notes(path, f"a,colour,y\n{words}")
+    assert "'colour' holds another word in every row" in found
+
+
+def test_a_table_without_an_end_is_refused(tmp_path):
+    for source, words in ((Path("/dev/zero"), "a line of more than"), (tmp_path / "long.csv", "too many characters")):
+        if source.name == "long.csv":
+            source.write_text("a,y\n" + "1,2\n" * 100, encoding="utf-8")
+        with pytest.raises(ValueError, match=words):
+            read_sheet(source, max_bytes=2**30 if source.name == "zero" else 100)

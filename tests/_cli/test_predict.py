@@ -5,6 +5,7 @@ import pytest
 from command_line import QUICK, call, labelled_file, measurements, read_csv, write_csv
 
 from cavity import _storage
+from cavity._cli.predict import harmless
 from cavity.estimators import GPClassifier, load
 from cavity.kernels import RBF
 
@@ -128,3 +129,21 @@ def test_models_that_are_none(model, tmp_path):
         assert result.exit_code == 2
         assert part in result.output and result.output.count("\n") == 1
     assert "already" in call("predict", model, new, "--out", model, "--overwrite").output
+
+
+@pytest.mark.parametrize("label", ["=1+1", "+cmd|' /C calc'!A0", "-a", "@SUM(A1)", "+", "-1-1", "\tx", "-1e", "=-1"])
+def test_a_label_that_begins_as_a_formula_gets_an_apostrophe(label):
+    assert harmless(label) == f"'{label}"
+
+
+@pytest.mark.parametrize("label", ["no", "-1", "+1", "-.5", "+1.e-3", "1=2", "", "a-b"])
+def test_numbers_and_other_words_stay(label):
+    assert harmless(label) == label
+
+
+def test_labels_of_minus_and_plus_one_are_written_as_numbers(tmp_path):
+    data = write_csv(tmp_path / "data.csv", ["", "x", "y"], [[k, k - 5, -1 if k < 5 else "+1"] for k in range(10)])
+    assert call("fit", data, "--label", "y", "--out", tmp_path / "model.npz", *QUICK).exit_code == 0
+    result = call("predict", tmp_path / "model.npz", data, "--out", tmp_path / "out.csv")
+    assert "has no name and was passed over" in result.output
+    assert {row["label"] for row in read_csv(tmp_path / "out.csv")} == {"-1", "+1"}

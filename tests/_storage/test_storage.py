@@ -4,13 +4,14 @@ import io
 import json
 import math
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
 
 from cavity import _storage
-from cavity._storage import StorageError
+from cavity._storage import StorageError, npz
 from cavity._storage.npz import HEADER
 
 HEAD = {"kernel": {"class": "RBF", "length_scale": 0.1}, "n": 3, "list": [1e-300, 0.1 + 0.2, True, None, "é"]}
@@ -120,6 +121,7 @@ def test_a_missing_folder_is_named(tmp_path):
         (lambda path: write_npz(path, b"{not json"), "header is not JSON"),
         (lambda path: write_npz(path, b'{"a": NaN}'), "header is not JSON"),
         (lambda path: write_npz(path, b"[" * 100000), "header is not JSON"),
+        (lambda path: write_npz(path, b'{"a": 1e999}'), "header is not JSON"),
         (lambda path: write_npz(path, b"\xff\xfe"), "header is not JSON"),
         (lambda path: write_npz(path, [1, 2]), "not written by cavity"),
         (lambda path: write_npz(path, valid(format="other")), "not written by cavity"),
@@ -167,6 +169,9 @@ def member(shape, data=b"", descr="<f8"):
         (pickle.dumps(Bomb()), "not an array"),
         (b"\x93NUMPY\x01\x00\x10\x00" + b"__import__('os')" + b"\n", "not an array"),
         (b"", "not an array"),
+        (member((1,), (0x110000).to_bytes(4, "little"), "<U1"), "bits that are no text"),
+        (member((2,), b"\x00\x00\x00A\x00\x00\xd8\x00", ">U1"), "bits that are no text"),
+        (member((2,), b"\x01\x02", "|b1"), "bits that are no booleans"),
     ],
 )
 def test_hostile_members_are_refused_before_memory_is_used(path, content, word):
@@ -190,6 +195,50 @@ def test_declared_sizes_are_checked(path):
     content[place + 24 : place + 28] = (2**32 - 2).to_bytes(4, "little")
     path.write_bytes(content)
     with pytest.raises(StorageError, match="declares more bytes than it can hold"):
+        _storage.load(path)
+
+
+def test_a_member_that_unpacks_to_more_than_it_declares_is_read_to_what_it_declares(path):
+    _storage.save(path, "k", {}, {"a": np.zeros(2**23)})
+    content = bytearray(path.read_bytes())
+    place = content.rindex(b"a.npy") - 46
+    content[place + 24 : place + 28] = (1000).to_bytes(4, "little")
+    path.write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(StorageError):
+        _storage.load(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**22  # 64 MiB are in it
+
+
+def test_a_file_may_unpack_to_a_multiple_of_its_size(path, monkeypatch):
+    _storage.save(path, "k", {}, {"a": np.zeros(200_000)})
+    monkeypatch.setattr(npz, "SMALL", 2**16)
+    with pytest.raises(StorageError, match=r"takes 16[0-9]+ bytes when unpacked, above the limit max_bytes="):
+        _storage.load(path)
+    assert len(_storage.load(path, max_bytes=2**21)[2]["a"]) == 200_000
+    # What is that large is written so that it can be read.
+    _storage.save(path, "k", {"text": "a" * 10_000}, {"a": np.zeros(200_000)})
+    assert path.stat().st_size > 1_600_000 and len(_storage.load(path)[2]["a"]) == 200_000
+
+
+def test_headers_are_bounded_by_what_their_json_becomes_and_in_depth(path, monkeypatch):
+    monkeypatch.setattr(npz, "SMALL", 2**20)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        text = json.dumps(valid(header={"a": [[]] * 30_000})).encode()
+        archive.writestr(f"{HEADER}.npy", member((len(text),), text, "|u1"))
+    with pytest.raises(StorageError, match="max_bytes"):
+        _storage.load(path)
+    deep = {}
+    for _ in range(npz.MOST_NESTED - 1):
+        deep = {"in": deep}
+    _storage.save(path, "k", deep, {})
+    assert _storage.load(path)[1] == deep
+    with pytest.raises(StorageError, match="nested more than 200 deep"):
+        _storage.save(path, "k", {"in": deep}, {})
+    write_npz(path, valid(header={"in": deep}))
+    with pytest.raises(StorageError, match="nested more than 200 deep"):
         _storage.load(path)
 
 

@@ -14,6 +14,8 @@ from rich.text import Text
 
 #: exit codes: a user's mistake, and an interruption from the keyboard
 MISTAKE, STOPPED = 2, 130
+#: characters of a sentence
+LONGEST = 500
 
 
 class Stop(BaseException):
@@ -29,6 +31,12 @@ def fail(sentence: str, code: int = MISTAKE) -> NoReturn:
 def printable(text: str) -> str:
     """Text of a user's file without the characters that would steer the terminal."""
     return "".join(mark if mark.isprintable() else f"\\x{ord(mark):02x}" for mark in text)
+
+
+def one_sentence(error: Exception) -> str:
+    """What an error says, in one line; where a cell or a name in it is very long, without the middle."""
+    said = " ".join(str(error).split())
+    return said if len(said) <= LONGEST else f"{said[: LONGEST - 100]} … {said[-99:]}"
 
 
 @contextmanager
@@ -51,7 +59,7 @@ def in_a_sentence(
     except (Stop, KeyboardInterrupt):
         fail(stopped, STOPPED)
     except ValueError as error:
-        fail(" ".join(str(error).split()))
+        fail(one_sentence(error))
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None else ""
         fail(f"{place}{error.strerror or error}.")

@@ -38,6 +38,8 @@ HEADER = "__cavity__"
 ARRAY_KINDS = "biufcSU"
 #: a file may unpack to this many bytes, or to this many times its own size, whichever is more
 SMALL, EXPANSION = 2**28, 64
+#: characters of a reason for refusing a file
+LONGEST = 200
 #: a byte of JSON becomes at most about 25 of Python's objects: the header counts so many times
 HEADER_WEIGHT = 32
 #: how deep the lists and dictionaries of a header may be nested: what rebuilds a kernel recurses through them
@@ -198,8 +200,13 @@ def read_members(file: Any, source: Path, max_bytes: int | None) -> dict[str, by
     except StorageError:
         raise
     except (*DAMAGE, OSError) as error:  # a damaged offset may lead outside the file
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise StorageError(f"{source} is damaged or unreadable: {reason}.") from None
+        raise StorageError(f"{source} is damaged or unreadable: {reason(error)}.") from None
+
+
+def reason(error: Exception) -> str:
+    """What an exception says, in one line that is not long: damaged bytes may be quoted in it."""
+    said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
 
 
 def read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:

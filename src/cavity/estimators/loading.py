@@ -8,6 +8,7 @@ import numpy as np
 from cavity import _storage, factors
 from cavity._core import checks
 from cavity._storage import StorageError
+from cavity._storage.npz import reason
 from cavity.estimators._saving import ARRAYS, ESTIMATORS, NUMBERS, decode_parameter
 from cavity.estimators.bayes_point_machine import BayesPointMachine
 from cavity.estimators.gp_classifier import GPClassifier
@@ -70,8 +71,7 @@ def load(path: str | os.PathLike[str], max_bytes: int | None = None) -> Any:
         check_estimator(estimator, models, sum(array.size for array in arrays.values()))
         estimator._summarise(models)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError) as error:
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise StorageError(f"{path} is damaged: it does not describe a fitted {kind} ({reason}).") from None
+        raise StorageError(f"{path} is damaged: it does not describe a fitted {kind} ({reason(error)}).") from None
     return estimator
 
 
@@ -108,6 +108,8 @@ def check_classes(estimator: Any, model: Any) -> int:
     different = np.unique(classes) if ordered is False else classes
     if classes.dtype.kind == "c" or classes.shape != (wanted,) or not np.array_equal(different, classes):
         raise ValueError(f"classes_ must be {wanted} different labels in order; found {classes.tolist()!r:.60}")
+    if ordered and model.factor.scale != 1.0:
+        raise ValueError(f"the scale of its likelihood is 1; found {model.factor.scale}")
     if len(set(classes.tolist())) < wanted or (classes.dtype.kind == "f" and not np.isfinite(classes).all()):
         raise ValueError(f"classes_ must be different labels; found {classes.tolist()!r:.60}")
     return 1 if ordered or wanted == 2 else wanted

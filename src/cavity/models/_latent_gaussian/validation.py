@@ -37,10 +37,10 @@ def check_fitted(model: Any, columns: int) -> None:
 
 
 def check_numbers(name: str, values: np.ndarray, *shape: int, least: float = -np.inf, finite: bool = True) -> None:
-    """Refuse numbers in another shape, NaN, ±∞ unless they may be, and numbers below the least."""
+    """Refuse numbers in another shape, NaN, those below the least, and unless they may be infinite those too large."""
     if values.shape != shape:
         raise ValueError(f"{name} must have shape {shape}; found {values.shape}")
-    wrong = np.isnan(values) | (values < least) | (finite & np.isinf(values))
+    wrong = np.isnan(values) | (values < least) | (finite & (np.abs(values) > checks.LARGEST))
     if wrong.any():
         raise ValueError(
             f"{name} must hold {'finite ' if finite else ''}numbers from {least:g}; found {values[wrong][0]}"
@@ -54,7 +54,8 @@ def check_result(model: FitResult) -> None:
     check_numbers("loo_log_predictive", model.loo_log_predictive, n, finite=False)
     check_numbers("latent_mean", model.latent_mean, n)
     check_numbers("latent_variance", model.latent_variance, n, least=0.0)
-    check_numbers("residuals", model.residuals, model.residuals.size, finite=False)
+    if model.residuals.ndim != 1:  # of sweeps, NaN where one could not be measured
+        raise ValueError(f"residuals must have one axis; found shape {model.residuals.shape}")
     for name in ("log_evidence", "seconds", "sweeps"):
         checks.number(name, getattr(model, name))
     if not model.mismatch >= 0 or not isinstance(model.sweeps, int) or model.sweeps < 0:
@@ -62,6 +63,8 @@ def check_result(model: FitResult) -> None:
     if not isinstance(model.method, str) or not all(isinstance(step, dict) for step in model.history):
         raise ValueError("method must be text and history a list of dictionaries")
     model.factor.validate(np.ones(1))  # +1, class 1, a count of 1: data of every likelihood
+    if any((np.abs(leaf) > checks.LARGEST).any() for leaf in jax.tree.leaves(model.factor)):
+        raise ValueError(f"parameters of the likelihood must be at most {checks.LARGEST:g}")
 
 
 def differs(one: Any, other: Any, size: Any, share: float = SHARE) -> bool:
