@@ -191,6 +191,7 @@ def test_kernels_keep_to_the_shapes_of_their_contract(called):
         assert kernel(ROWS, ROWS[:3]).shape == (7, 3)
         kernel.diagonal(ROWS)
         kernel.pullback(ROWS, np.eye(7))
+    assert linear.features(jnp.asarray(ROWS), iter(())).shape == (7, 2)
     assert called >= expected_calls(Kernel)
 
 

@@ -74,6 +74,6 @@ def test_what_fails_leaves_the_file_as_it_was(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     full = OSError(28, "No space left on device")
-    with pytest.raises(OSError, match="No space left.*file"), whole_file(path):
+    with pytest.raises(OSError, match=r"No space left.*file"), whole_file(path):
         raise full
     assert path.read_bytes() == b"old" and [own.name for own in tmp_path.iterdir()] == ["file"]

@@ -70,7 +70,7 @@ def test_an_unknown_format_is_refused_with_a_hint_that_the_command_understands(t
     assert "name it by kind" not in result.output
 
 
-@known(18, "scalar variables are not repeated for an array of data", raises=ValueError)
+@known(18, "scalar variables are not repeated for an array of data", raises=cv.factors.FactorError)
 def test_data_of_an_array_make_a_factor_of_scalar_variables_an_array():
     graph, y = cv.FactorGraph(), np.array([0.3, 1.1, -0.2])
     x = graph.gaussian(0.0, 1.0)

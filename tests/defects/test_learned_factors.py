@@ -15,11 +15,6 @@ from cavity import learned
 QUICK = {"tol_kl": 0.1, "draws": 1024}
 
 
-def known(number, what, raises=AssertionError):
-    """The mark of a defect that is there today."""
-    return pytest.mark.xfail(strict=True, raises=raises, reason=f"defect {number}: {what}")
-
-
 def run(factor, y, mean=0.0, variance=1.0, method=None):
     """(solution, mean, variance) of x ~ N(mean, variance), where z = program(x) and y = z + N(0, 0.1) is observed."""
     graph = cv.FactorGraph()

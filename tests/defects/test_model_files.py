@@ -20,11 +20,6 @@ X = np.linspace(-2.0, 2.0, 20)[:, None]
 LABELS = np.where(X[:, 0] > 0, "yes", "no")
 
 
-def known(number, what, raises=AssertionError):
-    """The mark of a defect that is there today."""
-    return pytest.mark.xfail(strict=True, raises=raises, reason=f"defect {number}: {what}")
-
-
 @pytest.fixture(scope="module")
 def model():
     """A linear classifier of one feature."""

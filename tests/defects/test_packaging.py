@@ -54,7 +54,7 @@ def imported(path):
 
 
 def test_the_command_line_imports_no_experiments():
-    files = sorted((ROOT / "src" / "cavity" / "cli").rglob("*.py"))
+    files = sorted((ROOT / "src" / "cavity" / "_cli").rglob("*.py"))
     assert files
     found = [f"{own.name}: {name}" for own in files for name in imported(own) if "cavity_reproductions" in name]
     assert not found, found

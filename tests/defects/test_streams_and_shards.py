@@ -27,11 +27,6 @@ pytestmark = [
 ]
 
 
-def known(number, what, raises=AssertionError):
-    """The mark of a defect that is there today."""
-    return pytest.mark.xfail(strict=True, raises=raises, reason=f"defect {number}: {what}")
-
-
 def machine(**changes):
     """A linear classifier whose label noise is not learned."""
     return cv.BayesPointMachine(**{"likelihood": "probit", "label_noise": 0.05, **changes})

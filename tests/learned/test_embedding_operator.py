@@ -123,6 +123,7 @@ def test_labels_one_by_one_are_a_batch(shared):
             covariance=jnp.stack([jnp.eye(40)] * len(now.noise)), products=jnp.zeros_like(now.regression.products)
         )
     )
+    start = jax.tree.map(jnp.asarray, start)
     filled = np.vstack([projected, np.full((4, 2), np.nan)])
     for at in range(0, 64, 8):
         start = update_embedding(

@@ -227,11 +227,11 @@ def test_the_prior_of_label_noise_has_its_own_gradient():
 class Fake(EvidenceSearch):
     """A search of a parabola with its top at (1, −½), where runs converge only below a limit."""
 
-    limit = np.inf
+    edge = np.inf
 
     def run(self, vector):
         class Run:
-            status = cv.Status.CONVERGED if vector[0] < self.limit else cv.Status.MAX_SWEEPS
+            status = cv.Status.CONVERGED if vector[0] < self.edge else cv.Status.MAX_SWEEPS
             log_evidence = -20 * (vector[0] - 1.0) ** 2 - 3 * (vector[1] + 0.5) ** 2
 
         return Run()
@@ -242,7 +242,7 @@ def fake_search(limit):
         return np.array([-40 * (vector[0] - 1.0), -6 * (vector[1] + 0.5)])
 
     search = Fake(lambda vector: None, slope, None, lambda vector: (0.0, np.zeros(2)))
-    search.limit = limit
+    search.edge = limit
     return search
 
 

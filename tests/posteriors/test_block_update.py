@@ -105,7 +105,7 @@ def test_on_an_accelerator_blocks_end_where_one_by_one_ends(monkeypatch, kernel)
     options = {"X": X, "kernel": kernel}
     one_by_one = cv.infer(cv.models.latent_gaussian(y, cv.factors.Probit(), **options), cv.EP(tol=1e-10))
     for form in ("exact_gp", "linear_model"):
-        monkeypatch.setattr(import_module(f"cavity.models.latent_gaussian.{form}"), "is_accelerator", lambda: True)
+        monkeypatch.setattr(import_module(f"cavity.models._latent_gaussian.{form}"), "is_accelerator", lambda: True)
     problem = cv.models.latent_gaussian(y, cv.factors.Probit(), **options)
     assert isinstance(problem.problem().schedule, cv.Blocks)
     blocks = cv.infer(problem, cv.EP(tol=1e-10))

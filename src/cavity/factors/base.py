@@ -119,6 +119,15 @@ class Factor:
         A factor may take more: with a linear relation or a Gaussian observation a cavity of negative precision often
         has a proper product. `tilted` then takes log Z of exp(cavity·T) itself, of which the family's `log_partition`
         is 0.
+
+        Args:
+            family: of the message.
+            cavity: natural parameters.
+            data: of one site.
+            power: of the factor.
+
+        Returns:
+            Whether it does.
         """
         return family.is_allowed(cavity)
 

@@ -76,7 +76,18 @@ class Kernel(HasParameters):
         raise NotImplementedError
 
     def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
-        """Random features, E[a(x)ᵀ a(z)] = k(x, z), where it has them. frequencies: of `spectral_parts`, in order."""
+        """Random features, E[a(x)ᵀ a(z)] = k(x, z), where it has them.
+
+        Args:
+            X: points, one per row, checked.
+            frequencies: of `spectral_parts`, in order.
+
+        Returns:
+            a(x) of every point.
+
+        Raises:
+            NotImplementedError: the kernel has none.
+        """
         raise NotImplementedError
 
     # ------------------------------------------------------------ values

@@ -158,7 +158,18 @@ class Moments(ABC):
     def accepts(
         self, factor: Factor, family: Family, cavity: Float[Array, " k"], data: Any, power: float
     ) -> Bool[Array, ""]:
-        """Whether `tilt` is defined for this cavity; one that is improper has to be skipped by most."""
+        """Whether `tilt` is defined for this cavity; one that is improper has to be skipped by most.
+
+        Args:
+            factor: of the site.
+            family: of the message.
+            cavity: natural parameters.
+            data: of one site.
+            power: of the factor.
+
+        Returns:
+            Whether it is.
+        """
         return family.is_allowed(cavity)
 
     def expected_log(
@@ -207,7 +218,11 @@ class Moments(ABC):
         return state, False
 
     def raise_failure(self, reached: Any) -> None:  # noqa: B027
-        """Raise what went wrong on the host while a compiled program, which cannot raise, worked out `reached`."""
+        """Raise what went wrong on the host while a compiled program, which cannot raise, was running.
+
+        Args:
+            reached: what the program worked out.
+        """
 
     def evaluations(self, family: Family) -> int:
         """Factor evaluations one `tilt` costs, for the accounting of cost; a closed form counts as one.

@@ -254,7 +254,14 @@ class Posterior(ABC):
         """
 
     def log_mass(self, prior: Any) -> Float[Array, ""]:
-        """log ∫ prior: 0 of a density, something else where weights of single variables count as factors."""
+        """log ∫ prior: 0 of a density, something else where weights of single variables count as factors.
+
+        Args:
+            prior: as the problem has it.
+
+        Returns:
+            The logarithm.
+        """
         return self.log_partition(self.flat(prior)) - self.log_partition(prior)
 
     def divergence(self, prior: Any, q: Q) -> Float[Array, ""] | None:
@@ -262,13 +269,31 @@ class Posterior(ABC):
 
         It stands for `log_partition` in the evidence. None where log partitions are of the size of the evidence anyway,
         as those of discrete variables.
+
+        Args:
+            prior: as the problem has it.
+            q: the posterior.
+
+        Returns:
+            The divergence, or None.
         """
         return None
 
     def cavities(
         self, prior: Any, q: Q, scope: Any, index: Int[Array, " sites"], removed: Float[Array, "sites k"]
     ) -> tuple[Float[Array, "sites k"], Float[Array, "sites k"]]:
-        """(`marginals`, the same without `removed`): by the difference, where nothing better is known."""
+        """What sites see of q, and the same without a part of their own: the difference, where nothing better is known.
+
+        Args:
+            prior: as the problem has it.
+            q: the posterior.
+            scope: of the group.
+            index: numbers of the sites.
+            removed: natural parameters to be taken out, one row per site.
+
+        Returns:
+            Natural parameters of the marginals and of the cavities.
+        """
         seen = self.marginals(prior, q, scope, index)
         return seen, seen - removed
 
