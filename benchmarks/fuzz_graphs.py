@@ -1,8 +1,8 @@
 """Random trees of Gaussian variables with one or two other factors: tried, refused cleanly, wrong, crashed, hung.
 
-`tests/random_trees.py` makes them and has the right answers, which share nothing with the library. With `--size` numbers
-of every structure are drawn, which share a compiled program. A run that ends with another status than `converged` counts
-as unanswered, and one that is `converged` with other means, variances or evidence as wrong.
+`tests/random_trees.py` makes them and has the right answers, which share nothing with the library. Of every structure
+`--size` trees are drawn, which share a compiled program. A run that ends with another status than `converged` counts as
+unanswered, and one that is `converged` with other means, variances or evidence as wrong.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 All variables are linear in independent Gaussian coordinates, so that without the other factors everything is closed
 form. On a tree EP's fixed point is then that of EP on the one or two variables that have such a factor, under their
-joint Gaussian: with one of them mean, variance and evidence are exact, integrals of one dimension. NumPy and SciPy only;
-the library is used to state the graph.
+joint Gaussian: with one of them mean, variance and evidence are exact, integrals of one dimension. NumPy and SciPy
+only; the library is used to state the graph.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,8 @@ class RandomTree:
 
     def add_vector(self, handle: Any, rows: list[dict[int, float]], shifts: Any, tree: int) -> None:
         """The components of a vector as numbers."""
-        made = [self.number(row, float(shift), tree, handle, k) for k, (row, shift) in enumerate(zip(rows, shifts))]
+        pairs = zip(rows, shifts, strict=True)
+        made = [self.number(row, float(shift), tree, handle, k) for k, (row, shift) in enumerate(pairs)]
         self.vectors.append((handle, made))
 
     def combined(self, which: list[int], weights: Any) -> dict[int, float]:
