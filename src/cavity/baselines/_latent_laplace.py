@@ -17,6 +17,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from cavity._core import checks
 from cavity._core.precision import float64
+from cavity._core.tiers import tiered_jit
 from cavity.baselines._laplace import NOT_A_MAXIMUM, SMALL_GAIN, first_rise
 from cavity.factors.base import Factor
 
@@ -189,7 +190,7 @@ def positive_part(K: np.ndarray, W: np.ndarray) -> Curvature:
     return Curvature(K, root, lower, np.zeros(0, int), np.zeros(0), np.zeros((0, 0)))
 
 
-@jax.jit
+@tiered_jit
 def terms_and_derivatives(factor: Factor, y: Any, f: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """log t_i(f_i) and its first two derivatives, (n,) each."""
     first = jax.grad(factor.log_density)

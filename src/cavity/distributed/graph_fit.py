@@ -16,6 +16,7 @@ from distributed import Client
 
 from cavity._core.precision import float64, to_numpy
 from cavity._core.system import one_blas_thread
+from cavity._core.tiers import tiered_jit
 from cavity.discrete import DiscreteGraph
 from cavity.discrete.approx.approximate import disconnected, stored_by_cardinality
 from cavity.discrete.graph import check_possible
@@ -154,14 +155,14 @@ class Part:
         return np.concatenate([np.zeros(0), *(etas[family][row] for family, row in self.rows)])
 
 
-@jax.jit
+@tiered_jit
 def multiply_messages(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     """The sites' messages to every variable, multiplied, one array per family."""
     nothing = problem.prior._replace(etas=tuple(jnp.zeros_like(eta) for eta in problem.prior.etas))
     return stepping.init(dataclasses.replace(problem, prior=nothing), EP(), sites).q.etas
 
 
-@jax.jit
+@tiered_jit
 def report_part(problem: Problem, method: UpdateRule, sites: tuple[jax.Array, ...]) -> tuple[stepping.Report, Any, Any]:
     """The report of all sites; log normalisers and marginals of all variables, one array per family."""
     state, families = stepping.init(problem, method, sites), problem.posterior.families  # type: ignore[attr-defined]

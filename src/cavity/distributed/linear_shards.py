@@ -25,6 +25,7 @@ from distributed import Future
 from cavity._core.checks import LARGEST
 from cavity._core.precision import float64
 from cavity._core.system import one_blas_thread
+from cavity._core.tiers import tiered_jit
 from cavity.distributed._rounds import Measurement, Request, Response
 from cavity.distributed._worker_pool import Loader, loader_of
 from cavity.distributed.gaussian import pack_naturals, unpack_naturals
@@ -94,7 +95,7 @@ def contribution_of(own: NaturalSums, d: int) -> np.ndarray:
     return pack_naturals(np.asarray(own.shift)[:d], np.asarray(own.precision)[:d, :d])
 
 
-@jax.jit
+@tiered_jit
 def sweep_rows(
     problem: Problem, method: UpdateRule, rest: NaturalSums, now: ShardSites
 ) -> tuple[ShardSites, jax.Array]:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._core.tiers import tiered_jit
 from cavity.families.base import Family
 from cavity.inference._loop import refresh
 from cavity.inference._newton import Look, equations, look, marginals_of, natural_steps
@@ -190,4 +191,4 @@ def minimise(
 
 
 #: compiled; the host goes on from where it ended
-compiled_turns = jax.jit(minimise, static_argnames="power")
+compiled_turns = tiered_jit(minimise, static_argnames=("power",))

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.tiers import tiered_jit
 from cavity.families.base import Family
 from cavity.inference._skipping import Skipping
 from cavity.inference._step_length import backtrack, propose_together, visit
@@ -235,7 +236,7 @@ def blank_state(
     )
 
 
-@jax.jit
+@tiered_jit
 def initial_state(
     problem: Problem, method: UpdateRule, start: Start | None, key: jax.Array, moments: tuple[Any, ...] | None = None
 ) -> State:
@@ -351,8 +352,8 @@ def advance(
 
 
 #: `advance` compiled; the second takes over the memory of the state it is given, which is gone afterwards
-advance_anew = jax.jit(advance)
-advance_in_place = jax.jit(advance, donate_argnames="state")
+advance_anew = tiered_jit(advance)
+advance_in_place = tiered_jit(advance, donate_argnames=("state",))
 
 
 def learns(problem: Problem) -> bool:
@@ -360,7 +361,7 @@ def learns(problem: Problem) -> bool:
     return any(map(attrgetter("moments.learns"), problem.groups))
 
 
-@partial(jax.jit, static_argnames="number")
+@tiered_jit(static_argnames=("number",))
 def cavities_of(problem: Problem, method: UpdateRule, state: State, number: int) -> jax.Array:
     """The cavities of all sites of a group."""
     group = problem.groups[number]
@@ -378,7 +379,7 @@ def learn_unsure(problem: Problem, method: UpdateRule, state: State, report: Rep
         if not group.moments.learns:
             continue
         # All sites, whichever are unsure: their number does not change, so nothing is compiled again.
-        cavities = cavities_of(problem, method, state, number)
+        cavities = cavities_of(problem, method, state, number=number)
         batch = Batch(group.factor, group.family, cavities, group.data, np.asarray(unsure), ended)
         learned, changed = group.moments.learn(state.moments[number], batch)
         moments[number] = jax.tree.map(own_memory, learned)

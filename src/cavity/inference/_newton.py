@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._core.tiers import tiered_jit
 from cavity.inference._loop import Start, blank_state, measure_state
 from cavity.inference._visit import State, site_key
 from cavity.inference.problem import Problem, SiteGroup
@@ -152,7 +153,7 @@ def is_polishing(now: Progress, tol: float) -> jax.Array:
     return (now.largest > tol) & (now.halvings <= HALVINGS) & (now.rounds <= ROUNDS)
 
 
-@jax.jit
+@tiered_jit
 def polish(problem: Problem, method: UpdateRule, now: Progress, key: jax.Array, candidates: jax.Array) -> Progress:
     """Newton steps while the mismatch falls; a step that does not lower it is halved. At most so many candidates.
 

@@ -12,13 +12,13 @@ own marginals, E = −log evidence (3.40), and both gradients vanish exactly whe
 moments.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cavity._core.precision import float64
+from cavity._core.tiers import tiered_jit
 from cavity.inference._loop import MEASURE_BATCH, refresh
 from cavity.inference._visit import SiteBatch, gather, propose, site_key
 from cavity.inference.problem import Problem, SiteGroup
@@ -68,7 +68,7 @@ class GroupSlopes(NamedTuple):
 
 
 @float64
-@partial(jax.jit, static_argnames="power")
+@tiered_jit(static_argnames=("power",))
 def energy(
     problem: Problem,
     sites: tuple[jax.Array, ...],

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
+from cavity._core.tiers import tiered_jit
 from cavity.factors.base import MissingDensity, evaluate
 from cavity.families.product import Product
 from cavity.inference.problem import Problem
@@ -52,8 +53,8 @@ def sum_log_terms(problem: Problem, x: Any, floor: Any = None) -> jax.Array:
     return total
 
 
-_terms = jax.jit(jax.vmap(log_terms, in_axes=(None, 0)))
-_sums = jax.jit(jax.vmap(sum_log_terms, in_axes=(None, 0, None)))
+_terms = tiered_jit(jax.vmap(log_terms, in_axes=(None, 0)))
+_sums = tiered_jit(jax.vmap(sum_log_terms, in_axes=(None, 0, None)))
 
 
 @float64

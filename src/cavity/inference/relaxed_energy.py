@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from cavity._core import checks
 from cavity._core.precision import float64
+from cavity._core.tiers import tiered_jit
 from cavity.families.gaussian import Gaussian
 from cavity.inference.energy import group_slopes
 from cavity.inference.methods import EP
@@ -139,7 +140,7 @@ class Latents(NamedTuple):
 Slopes = tuple[jax.Array, tuple[jax.Array, jax.Array]]
 
 
-@jax.jit
+@tiered_jit
 def dual(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> Slopes:
     """The dual without its penalty; a site moves q's marginals as well."""
     seen = prior.marginals(sites)
@@ -151,7 +152,7 @@ def dual(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> 
     )
 
 
-@jax.jit
+@tiered_jit
 def primal(prior: Latents, group: SiteGroup, sites: jax.Array, eta: jax.Array) -> Slopes:
     """The primal without its penalty."""
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from functools import reduce
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
+from cavity._core.tiers import tiered_jit
 from cavity.inference._visit import Report, State, deletion, gather, propose, without_news
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
@@ -18,6 +19,9 @@ from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, Attempt, Result, Status
 from cavity.inference.update_rule import UpdateRule
 from cavity.posteriors.base import Posterior
+
+#: in the place of a status where what was measured supports none
+SILENT = -1
 
 
 @pytree_dataclass
@@ -302,7 +306,7 @@ class ModelSolution(Solution):
 
 
 @float64
-@jax.jit
+@tiered_jit
 def leave_one_out(
     problem: Problem, q: Any, sites: tuple[jax.Array, ...], moments: tuple[Any, ...]
 ) -> tuple[jax.Array, ...]:
@@ -330,13 +334,12 @@ def as_solution(
     seconds: float = float("nan"),
 ) -> Solution:
     """The solution for a state, with the status that its own measurement supports, `unfinished` where it is silent."""
+    outcome = outcome_of(problem, method, state, report)
     if unfinished is Status.RUNNING:
-        code = jnp.asarray(CODES.index(Status.RUNNING))
+        code: Any = np.asarray(CODES.index(Status.RUNNING))
     else:
-        code = status_code(problem.posterior, method, state.q, report, unfinished)
-    evaluations: Any = 0
-    for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
-        evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
+        library = jnp if is_traced(outcome.code) else np
+        code = library.where(outcome.code == SILENT, CODES.index(unfinished), outcome.code)
     return Solution(
         problem=problem,
         q=state.q,
@@ -347,17 +350,42 @@ def as_solution(
         log_evidence=evidence,
         code=code,
         sweeps=state.sweep,
-        residuals=without_news(state.residuals),
-        mismatch=without_news(report.largest),
-        site_mismatch=tuple(map(without_news, report.mismatch)),
+        residuals=outcome.residuals,
+        mismatch=outcome.mismatch,
+        site_mismatch=outcome.site_mismatch,
         skipped=state.counts.improper_cavity,
         nonfinite=state.counts.nonfinite,
         unsure=state.counts.unsure,
         shortened=state.counts.shortened,
-        evaluations=evaluations,
+        evaluations=outcome.evaluations,
         info=report.info,
-        seconds=jnp.asarray(seconds),
+        seconds=np.asarray(seconds),
         method=method,
+    )
+
+
+class Outcome(NamedTuple):
+    """What a solution tells of a run beside its state: the fields of `Solution`, `code` as `judged`."""
+
+    code: Any
+    evaluations: Any
+    residuals: Any
+    mismatch: Any
+    site_mismatch: Any
+
+
+@tiered_jit
+def outcome_of(problem: Problem, method: UpdateRule, state: State, report: Report) -> Outcome:
+    """The outcome of a state and its report, by one program where its operations would be some twenty."""
+    evaluations: Any = 0
+    for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
+        evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
+    return Outcome(
+        judged(problem.posterior, method, state.q, report),
+        evaluations,
+        without_news(state.residuals),
+        without_news(report.largest),
+        tuple(map(without_news, report.mismatch)),
     )
 
 
@@ -383,6 +411,12 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
         >>> print(list(cv.Status)[int(code)])
         max_sweeps
     """
+    code = judged(posterior, method, q, report)
+    return jnp.where(code == SILENT, CODES.index(unfinished), code)
+
+
+def judged(posterior: Posterior, method: UpdateRule, q: Any, report: Report) -> jax.Array:
+    """The place in `CODES` of the status that the report supports, `SILENT` where it supports none."""
     within = report.largest <= method.tol
     compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
     cases = [
@@ -394,7 +428,7 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
         (jnp.array(method.single_pass), Status.SINGLE_PASS),
         (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
     ]
-    code = jnp.asarray(CODES.index(unfinished))
+    code = jnp.asarray(SILENT)
     for condition, status in reversed(cases):
         code = jnp.where(condition, CODES.index(status), code)
     return code

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from cavity._core import checks
 from cavity._core.precision import float64
+from cavity._core.tiers import tiered_jit
 from cavity.kernels.parameters import Bounds, HasParameters, compiled_pullback, kernel, limits, without_bounds
 
 #: where a search may move a variance: between latent functions of size 0.01 and 100.
@@ -343,11 +344,11 @@ class Product(Composite):
 # Compiled once for a structure and shapes, whatever the values of the parameters.
 
 
-@jax.jit
+@tiered_jit
 def compiled_matrix(kernel: Kernel, X: Float[Array, "n d"], Z: Float[Array, "m d"] | None) -> Float[Array, "n m"]:
     return kernel.matrix(X, Z)
 
 
-@jax.jit
+@tiered_jit
 def compiled_diagonal(kernel: Kernel, X: Float[Array, "n d"]) -> Float[Array, " n"]:
     return kernel.diagonal_of(X)

@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64
+from cavity._core.tiers import tiered_jit
 from cavity._numerics.blocked import cholesky, solve_triangular
 from cavity.kernels.base import Kernel
 from cavity.kernels.covariances import RBF, Matern
@@ -162,12 +163,12 @@ class Basis(ABC):
         return compiled_spanned_pullback(self, without_bounds(kernel), jnp.asarray(X, float), pull)
 
 
-@jax.jit
+@tiered_jit
 def compiled_spanned(basis: Basis, kernel: Kernel, X: jax.Array) -> Spanned:
     return basis.span(kernel, X)
 
 
-@jax.jit
+@tiered_jit
 def compiled_spanned_pullback(basis: Basis, kernel: Kernel, X: jax.Array, pull: Spanned) -> tuple[jax.Array, Basis]:
     """One reverse pass (theta, basis) → (a, r)."""
     _, back = jax.vjp(lambda theta, basis: basis.span(kernel.with_theta(theta), X), kernel.theta, basis)

@@ -17,6 +17,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity._core.pytrees import pytree_dataclass, static
+from cavity._core.tiers import tiered_jit
 
 K = TypeVar("K", bound=type)
 
@@ -239,7 +240,7 @@ def without_bounds(instance: Any) -> Any:
     return bare
 
 
-@jax.jit
+@tiered_jit
 def compiled_pullback(kernel: Any, X: jax.Array, G: jax.Array) -> jax.Array:
     """One reverse pass theta → K; the elementwise parts fuse, so that few n × n arrays are alive at a time."""
     theta = kernel.theta

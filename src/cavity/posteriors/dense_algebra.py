@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._core.tiers import tiered_jit
 from cavity._numerics import blocked
 from cavity._numerics.blocked import BlockedCholesky, Blocks, cholesky, divide_right, identity
 
@@ -175,7 +176,7 @@ def information(q: Dense, tau: jax.Array) -> jax.Array:
     )
 
 
-@jax.jit
+@tiered_jit
 def response(prior: KernelPrior, sites: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(G, signs) with (K + T⁻¹)⁻¹ = (G · signs) Gᵀ for weighted sites: what predictions need.
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cavity._core.tiers import tiered_jit
 from cavity._numerics.sums import log_sum_along
 from cavity.families.categorical import SOME
 from cavity.families.subtree import Path, Subtree
@@ -148,7 +149,7 @@ def transpose_where(tables: jax.Array, which: jax.Array) -> jax.Array:
     return jnp.where(which[..., None, None], jnp.swapaxes(tables, -1, -2), tables)
 
 
-@jax.jit
+@tiered_jit
 def calibrated(prior: TreePrior) -> TreeDistribution:
     """Messages up, which make tables conditional, then marginals down."""
     tables = jnp.where(prior.zeros > SOME, -jnp.inf, prior.tables)

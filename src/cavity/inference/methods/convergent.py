@@ -13,6 +13,7 @@ from cavity._core import checks
 from cavity._core.precision import to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
+from cavity._core.tiers import tiered_jit
 from cavity.inference._double_loop import TURNS, Inner, begin_inner, compiled_turns
 from cavity.inference._loop import Start, blank_state, conclude, learns, measure_state
 from cavity.inference._newton import HALVINGS, ROUNDS, begin_polish, is_polishing, marginals_of, polish
@@ -30,7 +31,7 @@ ATTEMPTS = (1, 3, 5, 8, 13, 20, 31, 48, 75, 117, 183, 286)
 CANDIDATES = (ROUNDS + 2) * (HALVINGS + 1)
 
 
-@jax.jit
+@tiered_jit
 def settle(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) -> tuple[State, Report, jax.Array]:
     """The state, report and log evidence of given sites."""
     state = blank_state(problem, method, init)

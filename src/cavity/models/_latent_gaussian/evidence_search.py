@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
+from cavity._core.tiers import tiered_jit
 from cavity.factors.base import Factor
 from cavity.factors.wrappers import SiteWrapper
 from cavity.inference.infer import infer
@@ -157,7 +158,7 @@ def unpack_likelihood(factor: Factor, free: tuple[str, ...], vector: Any) -> Fac
     return with_inner(factor, dataclasses.replace(inner(factor), **changes))
 
 
-@partial(jax.jit, static_argnames=("free", "power"))
+@tiered_jit(static_argnames=("free", "power"))
 def likelihood_gradient(
     problem: Problem, q: Any, sites: jax.Array, free: tuple[str, ...], vector: jax.Array, power: float = 1.0
 ) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_far, is_traced, to_numpy
 from cavity._core.system import check_room, is_accelerator, one_blas_thread
+from cavity._core.tiers import tiered_jit
 from cavity._numerics.blocked import cholesky, identity, sample_gaussian
 from cavity.factors.base import Factor
 from cavity.inference.problem import Problem, SiteGroup
@@ -65,7 +66,7 @@ def kernel_prior(k: Any, size: int, varies: np.ndarray | None = None) -> KernelP
     return KernelPrior(with_independent(wide, np.pad(kept, (0, size - len(kept)))))
 
 
-@jax.jit
+@tiered_jit
 def with_independent(k: jax.Array, kept: jax.Array) -> jax.Array:
     """K with independent latents of variance 1 in the place of those that are not kept."""
     return jnp.where(kept[:, None] & kept, k, jnp.eye(kept.size))
@@ -135,7 +136,7 @@ class DenseResponse(NamedTuple):
     signs: Any
 
 
-@jax.jit
+@tiered_jit
 def conditioned_latents(cross: jax.Array, variance: jax.Array, known: DenseResponse) -> tuple[jax.Array, jax.Array]:
     """Mean c α and variance k − Σ signs (c G)² of latents with prior variances k and covariances c."""
     explained = jnp.sum(known.signs * (cross @ known.matrix) ** 2, axis=1)
@@ -153,7 +154,7 @@ def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> La
     return np.concatenate(means)[: len(X)], np.concatenate(variances)[: len(X)]
 
 
-@jax.jit
+@tiered_jit
 def covariance_gradient(problem: Problem, q: Any, sites: jax.Array) -> jax.Array:
     """½ (α αᵀ − (K + S⁻¹)⁻¹): what a change of the prior covariance, entry by entry, does to the log evidence."""
     (group,) = problem.groups

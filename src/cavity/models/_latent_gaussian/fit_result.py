@@ -13,6 +13,7 @@ import numpy as np
 from cavity import factors
 from cavity._core import checks
 from cavity._core.precision import float64
+from cavity._core.tiers import tiered_jit
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
@@ -39,7 +40,7 @@ def factor_predictions(factor: Factor, mean: np.ndarray, variance: np.ndarray) -
     return jax.tree.map(itemgetter(slice(len(mean))), jax.tree.map(np.asarray, found))
 
 
-@jax.jit
+@tiered_jit
 def compiled_prediction(factor: Any, mean: jax.Array, variance: jax.Array) -> dict[str, jax.Array]:
     return factor.predict(mean, variance)
 
@@ -54,7 +55,7 @@ def log_predictive(factor: Factor, cavities: np.ndarray, data: np.ndarray) -> An
     return np.where(proper, found[: len(data)], -np.inf)
 
 
-@jax.jit
+@tiered_jit
 def compiled_log_z(factor: Factor, cavities: jax.Array, data: jax.Array) -> jax.Array:
     def log_z(cavity: jax.Array, datum: jax.Array) -> jax.Array:
         return factor.tilted(Gaussian(), cavity, datum, 1.0).log_z

@@ -12,6 +12,7 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced
 from cavity._core.system import is_accelerator
+from cavity._core.tiers import tiered_jit
 from cavity.factors.base import Factor
 from cavity.inference.infer import infer
 from cavity.inference.methods import ADF, Method
@@ -208,7 +209,7 @@ class LinearModel(FitResult):
         return fitted_linear_model(rows, solution, self.prior_variance, [], began)
 
 
-@jax.jit
+@tiered_jit
 def precision_gradient(problem: Problem, q: Any) -> jax.Array:
     """½ diag(Λ₀⁻¹ − covariance − mean meanᵀ): what a change of the prior precisions does to the log evidence."""
     prior = problem.posterior.flat(problem.prior)

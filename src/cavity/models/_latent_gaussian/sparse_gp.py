@@ -10,7 +10,6 @@ fixed point of EP
 import dataclasses
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import jax
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.precision import float64, is_far
+from cavity._core.tiers import tiered_jit
 from cavity._numerics.blocked import sample_gaussian
 from cavity.factors.base import Factor
 from cavity.factors.wrappers import GaussianConvolved, add_noise_variance
@@ -62,7 +62,7 @@ def check_finite_rows(name: str, rows: Any) -> None:
         raise ValueError(f"{name} must be finite and positive semi-definite at the points of the basis; it is not.")
 
 
-@jax.jit
+@tiered_jit
 def spanned_latents(
     rows: jax.Array, residual: jax.Array, mean: jax.Array, covariance: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -80,7 +80,7 @@ def basis_latents(kernel: Any, basis: Basis, mean: Any, covariance: Any, X: Any)
     return np.concatenate(means)[: len(X)], np.concatenate(variances)[: len(X)]
 
 
-@partial(jax.jit, static_argnames="power")
+@tiered_jit(static_argnames=("power",))
 def spanned_gradient(problem: Problem, q: Any, sites: jax.Array, power: float = 1.0) -> Spanned:
     """What a change of the basis, a and r of every row, does to the log evidence."""
     (group,) = problem.groups

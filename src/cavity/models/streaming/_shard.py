@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core.tiers import tiered_jit
 from cavity.inference import stepping
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import InOrder, Schedule
@@ -152,7 +153,7 @@ class ShardSweep(NamedTuple):
     counts: stepping.Counts
 
 
-@jax.jit
+@tiered_jit
 def sweep_shard(
     problem: Problem, method: UpdateRule, rest: NaturalSums, old: ShardSites, number: jax.Array, key: jax.Array
 ) -> ShardSweep:
@@ -165,7 +166,7 @@ def sweep_shard(
     return ShardSweep(new, state.mismatch[0], info.counts)
 
 
-@jax.jit
+@tiered_jit
 def measure_shard(
     problem: Problem, method: UpdateRule, rest: NaturalSums, sites: jax.Array, key: jax.Array
 ) -> tuple[stepping.Report, NaturalSums]:
@@ -221,7 +222,7 @@ class PassTotals(NamedTuple):
     counts: VisitCounts
 
 
-@jax.jit
+@tiered_jit
 def sweep_chunk(
     problem: Problem, method: UpdateRule, totals: PassTotals, sites: jax.Array, number: jax.Array, key: jax.Array
 ) -> tuple[PassTotals, jax.Array]:
@@ -235,7 +236,7 @@ def sweep_chunk(
     return PassTotals(rest.plus(new.own), totals.fresh.plus(new.own), counts), new.sites
 
 
-@jax.jit
+@tiered_jit
 def measure_chunk(
     problem: Problem, method: UpdateRule, totals: PassTotals, sites: jax.Array, key: jax.Array
 ) -> PassTotals:
