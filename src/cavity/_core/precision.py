@@ -58,6 +58,16 @@ def is_traced(tree: Any) -> bool:
     return any(map(Tracer.__instancecheck__, jax.tree.leaves(tree)))
 
 
+def library_of(*values: Any) -> Any:
+    """`jax.numpy` where one of the values is an array of JAX, else `numpy`, which has nothing to compile."""
+    return jnp if any(isinstance(value, jax.Array) for value in values) else np
+
+
+def is_tracing() -> bool:
+    """Whether JAX is tracing, as inside a `jit`: what is called there becomes part of the program being made."""
+    return isinstance(jnp.zeros(()), Tracer)
+
+
 def refuse_cut(tree: Any) -> None:
     """Refuse traced numbers in single precision, which a `jit` may have rounded on their way here.
 

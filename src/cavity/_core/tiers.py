@@ -22,10 +22,8 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
-import jax.numpy as jnp
-from jax.core import Tracer
 
-from cavity._core.precision import is_traced
+from cavity._core.precision import is_traced, is_tracing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,11 +66,6 @@ def choice() -> str:
     return "optimised" if any(part in flags for part in OPTIMISATION) else wanted
 
 
-def inside_trace() -> bool:
-    """Whether JAX is tracing, as inside a `jit`: what is called there becomes part of the program being made."""
-    return isinstance(jnp.zeros(()), Tracer)
-
-
 class Use:
     """How long one program, that of one signature, has been used; whether its optimised code is wanted and there."""
 
@@ -102,7 +95,7 @@ class TieredFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         wanted = choice()
-        if wanted == "optimised" or inside_trace() or is_traced((args, kwargs)):
+        if wanted == "optimised" or is_tracing() or is_traced((args, kwargs)):
             return self.optimised(*args, **kwargs)
         if jax.default_backend() != "cpu":
             return self.accelerated(*args, **kwargs)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from cavity._core.precision import library_of
 from cavity._numerics.gamma_functions import (
     HALF_LOG_2PI,
     binet,
@@ -223,7 +224,8 @@ class Beta(ShapeFamily):
 
     def from_shapes(self, a: Any, b: Any) -> jax.Array:
         """Natural parameters of Beta(a, b)."""
-        return jnp.stack(jnp.broadcast_arrays(jnp.asarray(a, float), jnp.asarray(b, float)), axis=-1)
+        library = library_of(a, b)
+        return library.stack(library.broadcast_arrays(library.asarray(a, float), library.asarray(b, float)), axis=-1)
 
     def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
         """(a, b)."""

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma
 
+from cavity._core.precision import library_of
 from cavity._numerics.gamma_functions import HALF_LOG_2PI, binet, log_minus_digamma, stirling_divergence, trigamma
 from cavity._numerics.inverses import gamma_shape, inverse_digamma
 from cavity._numerics.sums import cross_difference, log_excess
@@ -32,7 +33,9 @@ class Gamma(Family):
 
     def from_shape_rate(self, shape: Any, rate: Any) -> jax.Array:
         """Natural parameters of Gamma(shape, rate)."""
-        return jnp.stack(jnp.broadcast_arrays(jnp.asarray(shape, float), jnp.asarray(rate, float)), axis=-1)
+        library = library_of(shape, rate)
+        pair = library.broadcast_arrays(library.asarray(shape, float), library.asarray(rate, float))
+        return library.stack(pair, axis=-1)
 
     def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
         """(shape, rate)."""

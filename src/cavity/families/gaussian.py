@@ -20,7 +20,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from cavity._core.precision import library_of
 from cavity._numerics.sums import cross_difference, log_excess
 from cavity.families.base import Family, OrFlat, Tilted
 
@@ -43,8 +45,10 @@ class Gaussian(Family):
 
     def from_mean(self, mean: Any, variance: Any) -> jax.Array:
         """Natural parameters of N(mean, variance)."""
-        tau = 1.0 / jnp.asarray(variance, float)
-        return jnp.stack(jnp.broadcast_arrays(jnp.asarray(mean, float) * tau, tau), axis=-1)
+        library = library_of(mean, variance)
+        with np.errstate(divide="ignore", invalid="ignore"):  # as JAX does: 1/0 is infinite
+            tau = 1.0 / library.asarray(variance, float)
+            return library.stack(library.broadcast_arrays(library.asarray(mean, float) * tau, tau), axis=-1)
 
     def coordinates(self, eta: jax.Array) -> tuple[jax.Array, ...]:
         """(mean, variance)."""

@@ -9,10 +9,9 @@ from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from cavity._core import checks
-from cavity._core.precision import double_precision, is_traced, refuse_cut, refuse_fork
+from cavity._core.precision import double_precision, is_traced, is_tracing, refuse_cut, refuse_fork
 from cavity.inference._loop import Start
 from cavity.inference.methods import Auto, Method
 from cavity.inference.methods.base import Limits
@@ -113,7 +112,7 @@ def infer(
         checks.random_key("key", key)
     deadline = math.inf if max_seconds is None else time.perf_counter() + max_seconds
     # Known numbers are computed with at once, also inside a caller's `jit`.
-    traced = isinstance(jnp.zeros(()), Tracer)
+    traced = is_tracing()
     with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext(), double_precision():
         padded = isinstance(problem, PaddedModel)
         assembled, init = problem.padded_problem(method, init) if padded else (problem.problem(), init)

@@ -15,6 +15,7 @@ import numpy as np
 
 from cavity._core.precision import is_traced
 from cavity._core.pytrees import pytree_dataclass, static
+from cavity._core.tiers import tiered_jit
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference.schedule import InOrder, Schedule
@@ -203,8 +204,14 @@ class Problem:
                     raise ValueError(
                         f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}."
                     )
-        if not is_traced(self.prior) and not bool(self.posterior.is_valid(self.prior)):
+        if not is_traced(self.prior) and not bool(is_valid_prior(self.prior, posterior=self.posterior)):
             raise ValueError("prior is improper: its natural parameters cannot be normalised.")
+
+
+@tiered_jit(static_argnames=("posterior",))
+def is_valid_prior(prior: Any, posterior: Posterior) -> jax.Array:
+    """Whether the posterior can start from this prior, by one program where its operations would be some twenty."""
+    return posterior.is_valid(prior)
 
 
 def as_mask(multiplicity: np.ndarray) -> np.ndarray:

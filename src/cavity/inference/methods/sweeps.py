@@ -71,7 +71,7 @@ class Sweeps(UpdateRule, Method):
         chunk, done, interrupted = 1, 0, False
         reached: list[tuple[State, Report, jax.Array]] = []
         while True:
-            before, last = time.perf_counter(), jnp.asarray(min(done + chunk, self.max_sweeps))
+            before, last = time.perf_counter(), np.asarray(min(done + chunk, self.max_sweeps))
             # A chunk may take over the memory of its state, so that its result is all there is. Python notices an
             # interruption between two of its own instructions, and the list takes the result inside a single one.
             try:
@@ -91,7 +91,7 @@ class Sweeps(UpdateRule, Method):
                 in_time = Status.RUNNING if now < limits.deadline else Status.TIME_BUDGET
                 ended = Status.INTERRUPTED if interrupted else in_time
                 hopeless = bool(state.skipping.hopeless)
-                if limits.impatient is not None and done % PATIENCE == 0 and state.skipping.mismatch < NEWS:
+                if limits.impatient is not None and done % PATIENCE == 0 and float(state.skipping.mismatch) < NEWS:
                     hopeless = hopeless or limits.impatient(np.asarray(state.residuals)[:done])
                 if ended is Status.RUNNING and hopeless:
                     ended = Status.STALLED
