@@ -73,7 +73,7 @@ def sweeps(n=2000):
         problem = model.problem()
         K, key, method = problem.prior.covariance, jax.random.key(0), cv.EP(tol=1e-30, max_sweeps=50)
         product = jax.jit(lambda a: a @ a)
-        state = _loop.initial_state(problem, method, None, key)
+        state = _loop.initial_state(problem, method, None)
         state = _loop.advance_anew(problem, method, state, jnp.asarray(2), key)[0]
         product(K).block_until_ready()
         matmul = best(lambda: product(K), 7)
@@ -83,7 +83,8 @@ def sweeps(n=2000):
             for last in (3, 8)
         )
         sweep = (long - short) / 5
-        memory = _loop.advance_in_place.lower(problem, method, state, jnp.asarray(5), key).compile().memory_analysis()
+        lowered = _loop.advance_in_place.optimised.lower(problem, method, state, jnp.asarray(5), key)
+        memory = lowered.compile().memory_analysis()
         held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
         peak = (held + memory.temp_size_in_bytes) / 8 / n**2
     rank_one = best(lambda: rank_one_sweep(np.asarray(K), y), 1)

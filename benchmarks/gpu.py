@@ -3,6 +3,7 @@
     python benchmarks/gpu.py             # answers, then times at 10,240, 20,480 and 40,960 latents
     python benchmarks/gpu.py --answers   # answers only
     python benchmarks/gpu.py 5120 10240  # answers, then these sizes
+    python benchmarks/gpu.py --first     # seconds until the first answer, compiling included, in processes of their own
 
 Times are of a second, warm run: RBF kernel on points in a square, lengthscale 0.3 of its side, amplitude 1, probit, to
 a moment mismatch of 1e-6. Beside them: one matrix product and one Cholesky factor of that size, in float64.
@@ -10,12 +11,14 @@ a moment mismatch of 1e-6. Beside them: one matrix product and one Cholesky fact
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from first_answer import CASES, run
 
 import cavity as cv
 from cavity._numerics.blocked import cholesky
@@ -24,6 +27,17 @@ from cavity.learned import just_in_time
 
 SIZES = (10_240, 20_480, 40_960)
 LENGTHSCALE, TOLERANCE = 0.3, 1e-6
+#: first answers: what the user does, as in `first_answer.py`
+FIRST = {
+    "exact EP, 10,240 rows": f"""
+X = rng.uniform(size=(10_240, 2))
+y = np.where(np.sin(6 * X[:, 0]) + np.cos(9 * X[:, 1] * X[:, 0]) > 0, 1.0, -1.0)
+def go():
+    kernel = cv.kernels.RBF({LENGTHSCALE})
+    model = cv.models.latent_gaussian(y, cv.factors.Probit(), X=X, kernel=kernel)
+    return cv.infer(model, cv.EP(tol={TOLERANCE})).log_evidence""",
+    "GPClassifier with search, 1,000": CASES["classifier-1000"],
+}
 #: largest difference between the answers of the two devices, beside the size of the answer
 AGREEMENT = 1e-8
 
@@ -158,13 +172,26 @@ def time_size(n: int) -> None:
     )
 
 
+def first_answers() -> None:
+    """Seconds until a first answer, as `first_answer.py` measures them: without compiled programs, and with kept ones."""
+    print(f"{'first answer':32s} {'empty':>7s} {'cached':>7s} {'warm':>7s}   seconds")
+    for name, body in FIRST.items():
+        with tempfile.TemporaryDirectory() as cache:
+            empty, _ = run(body, cache)
+            cached, warm = run(body, cache)
+        print(f"{name:32s} {empty:7.2f} {cached:7.2f} {warm:7.2f}", flush=True)
+
+
 def main() -> None:
     """Answers, then times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=int, help="numbers of latents")
     parser.add_argument("--answers", action="store_true", help="compare answers only")
+    parser.add_argument("--first", action="store_true", help="first answers only")
     parser.add_argument("--times", action="store_true", help="times only")
     given = parser.parse_args()
+    if given.first:  # before this process takes the device's memory
+        return first_answers()
     print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}")
     fine = given.times or compare_answers()
     if not given.answers:

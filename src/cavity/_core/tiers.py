@@ -93,9 +93,14 @@ class TieredFunction(Generic[P, R]):
         """The function as it is compiled for an accelerator."""
         return jax.jit(self._function, compiler_options=ACCELERATOR.get(jax.default_backend()), **self._options)
 
+    def _cache_size(self) -> int:
+        """How many programs were compiled, by the name that functions of `jax.jit` have for it."""
+        made = vars(self).keys() & {"optimised", "quick", "accelerated"}
+        return sum(getattr(self, tier)._cache_size() for tier in made)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         wanted = choice()
-        if wanted == "optimised" or is_tracing() or is_traced((args, kwargs)):
+        if wanted == "optimised" or is_traced((args, kwargs)) or is_tracing():
             return self.optimised(*args, **kwargs)
         if jax.default_backend() != "cpu":
             return self.accelerated(*args, **kwargs)
@@ -140,7 +145,9 @@ class TieredFunction(Generic[P, R]):
                     self.optimised.lower(*args, **kwargs).compile()
                 use.ready = True
             except Exception:
-                logger.warning("optimising %s failed; its first code stays in use", self.__name__, exc_info=True)
+                logger.warning(
+                    "optimising %s failed; its first code stays in use", self._function.__name__, exc_info=True
+                )
 
 
 def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -53,10 +53,12 @@ def gamma_shape(s: jax.Array) -> jax.Array:
     """
     root = jnp.sqrt((s - 3.0) ** 2 + 24.0 * s)
     a = jnp.where(s < 3.0, (3.0 - s + root) / (12.0 * s), 2.0 / (root + s - 3.0))
-    for _ in range(NEWTON_STEPS):
+
+    def refine(_round: jax.Array, a: jax.Array) -> jax.Array:
         value = log_minus_digamma(a)
-        a = a * jnp.exp(jnp.log(value / s) * value / (a * trigamma_excess(a)))
-    return jnp.where(s > 0, a, jnp.nan)
+        return a * jnp.exp(jnp.log(value / s) * value / (a * trigamma_excess(a)))
+
+    return jnp.where(s > 0, jax.lax.fori_loop(0, NEWTON_STEPS, refine, a), jnp.nan)
 
 
 class Bracket(NamedTuple):

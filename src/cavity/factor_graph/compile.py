@@ -85,7 +85,7 @@ def site_rows(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 def integrator(factor: Factor, family: Family, data: Any) -> Moments:
     """The rule a factor has for this family, the first that works; a sentence with the options where there is none."""
-    leaves, structure = jax.tree.flatten((factor, jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], data)))
+    leaves, structure = jax.tree.flatten((factor, jax.tree.map(lambda leaf: np.asarray(leaf)[0], data)))
     kinds = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
     if factor.log_z is not None or tilts(structure, kinds, family):
         return ClosedForm()

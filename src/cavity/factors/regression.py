@@ -220,7 +220,8 @@ def nodes_of(shape: Shape) -> tuple[jax.Array, jax.Array]:
         folded = jnp.exp(fold - y)
         return y - folded, 1.0 + folded
 
-    for _ in range(SEARCHES):
+    def search(_round: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
         step = (high - low) / (SEARCH - 1)
         y = low + step * np.arange(SEARCH)
         s, speed = unfold(y)
@@ -229,10 +230,12 @@ def nodes_of(shape: Shape) -> tuple[jax.Array, jax.Array]:
         second = first + log_kept
         limit = LEFT_OUT + alpha * (step * speed) ** 2
         needed = (first > jnp.max(first) - limit) | (second > jnp.max(second) - limit)
-        low, high = (
+        return (
             jnp.maximum(jnp.min(jnp.where(needed, y, jnp.inf)) - step, low),
             jnp.minimum(jnp.max(jnp.where(needed, y, -jnp.inf)) + step, high),
         )
+
+    low, high = jax.lax.fori_loop(0, SEARCHES, search, (low, high))
     step = (high - low) / (NODES - 1)
     s, speed = unfold(low + step * np.arange(NODES))
     return s, speed * step

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity._core.tiers import tiered_jit
 from cavity.families.base import Family
@@ -126,8 +127,9 @@ class Inner(NamedTuple):
 
 def begin_inner(sites: tuple[jax.Array, ...], gamma: tuple[jax.Array, ...]) -> Inner:
     """Before the first turn, from the given sites."""
-    number, zero, one = jnp.zeros((), int), jnp.zeros(()), jnp.ones(())
-    return Inner(sites, gamma, jnp.full((), jnp.inf), sites, zero, one, number, number, zero, jnp.zeros((), bool))
+    number, zero, one = np.zeros((), int), np.zeros(()), np.ones(())  # of NumPy: there is nothing to compile yet
+    none: Any = (np.full((), np.inf), sites, zero, one, number, number, zero, np.zeros((), bool))
+    return Inner(sites, gamma, *none)
 
 
 def minimise(

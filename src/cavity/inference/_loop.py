@@ -138,7 +138,7 @@ def visit_together(
     return scatter_visits(method, group, number, state._replace(q=q), table, *one)
 
 
-@partial(jax.jit, inline=True)
+@tiered_jit(inline=True)
 def measure_state(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> Report:
     """Mismatch and scale of every site at the given state; changes nothing.
 
@@ -238,11 +238,11 @@ def blank_state(
 
 @tiered_jit
 def initial_state(
-    problem: Problem, method: UpdateRule, start: Start | None, key: jax.Array, moments: tuple[Any, ...] | None = None
+    problem: Problem, method: UpdateRule, start: Start | None, moments: tuple[Any, ...] | None = None
 ) -> State:
-    """Flat sites with sᵢ = 1 (3.46–3.48), or given ones with the scales their q implies."""
+    """Flat sites with sᵢ = 1 (3.46–3.48), or given ones, whose scales are NaN until they are visited or measured."""
     state = blank_state(problem, method, start, moments)
-    return state if start is None else state._replace(log_scales=measure_state(problem, method, state, key).log_scales)
+    return state if start is None else state._replace(log_scales=tuple(scale * jnp.nan for scale in state.log_scales))
 
 
 def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) -> State:
@@ -299,7 +299,8 @@ def conclude(problem: Problem, method: UpdateRule, state: State, report: Report)
     divergence = posterior.divergence(problem.prior, state.q)
     for number, group in enumerate(problem.groups):
         if scaled_at_visits(method, group):
-            scales[number] = state.log_scales[number]
+            known = ~jnp.isnan(state.log_scales[number])
+            scales[number] = jnp.where(known, state.log_scales[number], scales[number])
         means = scales[number]
         if divergence is not None:
             # Far from a fixed point, and where nothing could be measured, sites have the scales of their last visits.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity._core.tiers import tiered_jit
 from cavity.inference._loop import Start, blank_state, measure_state
@@ -144,8 +145,10 @@ class Progress(NamedTuple):
 
 def begin_polish(sites: tuple[jax.Array, ...]) -> Progress:
     """Before the first candidate, the sites themselves."""
-    infinite, none = jnp.full((), jnp.inf), jax.tree.map(jnp.zeros_like, sites)
-    return Progress(sites, infinite, infinite, none, jnp.asarray(HALVINGS), jnp.zeros((), int))
+    none = jax.tree.map(lambda own: np.zeros(own.shape), sites)
+    infinite: Any = np.full((), np.inf)
+    counts: Any = np.asarray(HALVINGS), np.zeros((), int)
+    return Progress(sites, infinite, infinite, none, *counts)
 
 
 def is_polishing(now: Progress, tol: float) -> jax.Array:

@@ -9,12 +9,13 @@ import numpy as np
 
 from cavity._core.precision import float64
 from cavity._numerics.sums import all_last
+from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference._skipping import NEWS, Skipping
 from cavity.inference.problem import SiteGroup
 from cavity.inference.schedule import Table
-from cavity.inference.update_rule import Integrals, Projected, UpdateRule
-from cavity.moments.base import UNSURE
+from cavity.inference.update_rule import Integrals, Projected, Projection, UpdateRule
+from cavity.moments.base import UNSURE, Moments
 
 #: an array whose first two axes, blocks or batches and what is in them, have become one
 one_after_another = partial(jax.lax.collapse, start_dimension=0, stop_dimension=2)
@@ -91,16 +92,8 @@ def propose(
             proper = jax.vmap(accepts)(cavity, rows.data)
         cavity = jnp.where(proper[:, None], cavity, local)
 
-    def one(rows: SiteBatch, cavity: jax.Array) -> Projected:
-        own_key = site_key(key, group.moments.random, rows.which)
-        moments, site = group.moments, (learned, group.factor, family)
-        integrals = Integrals(
-            partial(moments.tilt, *site, data=rows.data, power=method.power, key=own_key),
-            partial(moments.expected_log, *site, data=rows.data, key=own_key),
-        )
-        return method.projection.apply(family, integrals, cavity, rows.site, rows.memory)
-
-    found = jax.vmap(one)(rows, cavity)
+    site = partial(project_site, group.moments, family, method.power, method.projection, learned, group.factor, key)
+    found = jax.vmap(site)(rows._replace(multiplicity=None, mask=None), cavity)
     finite = jnp.isfinite(found.log_z) & all_last(jnp.isfinite(found.message))
     if not family.cavities_proper:
         finite = finite & family.is_allowed(found.cavity + found.message)
@@ -118,6 +111,28 @@ def propose(
         found.drift,
         found.info,
     )
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
+def project_site(
+    moments: Moments,
+    family: Family,
+    power: float,
+    projection: Projection,
+    learned: Any,
+    factor: Factor,
+    key: jax.Array,
+    row: SiteBatch,
+    cavity: jax.Array,
+) -> Projected:
+    """Tilt and project one site. Inlined into the programs that call it: it is traced once, however often they do."""
+    own_key = site_key(key, moments.random, row.which)
+    site = (learned, factor, family)
+    integrals = Integrals(
+        partial(moments.tilt, *site, data=row.data, power=power, key=own_key),
+        partial(moments.expected_log, *site, data=row.data, key=own_key),
+    )
+    return projection.apply(family, integrals, cavity, row.site, row.memory)
 
 
 def mismatch_of(method: UpdateRule, group: SiteGroup, rows: SiteBatch, trial: ProposedUpdate) -> jax.Array:

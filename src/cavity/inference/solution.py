@@ -12,7 +12,7 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.tiers import tiered_jit
-from cavity.inference._visit import Report, State, deletion, gather, propose, without_news
+from cavity.inference._visit import Counts, Report, State, deletion, gather, propose, without_news
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
 from cavity.inference.problem import Problem
@@ -334,12 +334,15 @@ def as_solution(
     seconds: float = float("nan"),
 ) -> Solution:
     """The solution for a state, with the status that its own measurement supports, `unfinished` where it is silent."""
-    outcome = outcome_of(problem, method, state, report)
+    costs = tuple(method.projection.tilts * group.moments.evaluations(group.family) for group in problem.groups)
+    rule = StatusRule.of(problem.posterior, method)
+    outcome = outcome_of(rule, method.tol, costs, state.q, report, state.counts, state.residuals)
     if unfinished is Status.RUNNING:
         code: Any = np.asarray(CODES.index(Status.RUNNING))
     else:
         library = jnp if is_traced(outcome.code) else np
-        code = library.where(outcome.code == SILENT, CODES.index(unfinished), outcome.code)
+        code = library.asarray(outcome.code)
+        code = library.where(code == SILENT, CODES.index(unfinished), code)
     return Solution(
         problem=problem,
         q=state.q,
@@ -374,16 +377,18 @@ class Outcome(NamedTuple):
     site_mismatch: Any
 
 
-@tiered_jit
-def outcome_of(problem: Problem, method: UpdateRule, state: State, report: Report) -> Outcome:
-    """The outcome of a state and its report, by one program where its operations would be some twenty."""
-    evaluations: Any = 0
-    for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
-        evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
+@tiered_jit(static_argnames=("rule",))
+def outcome_of(
+    rule: "StatusRule", tol: float, costs: tuple[int, ...], q: Any, report: Report, counts: Counts, residuals: jax.Array
+) -> Outcome:
+    """The outcome of a state and its report, by one program where its operations would be some twenty.
+
+    costs: factor evaluations of one integration, by group.
+    """
     return Outcome(
-        judged(problem.posterior, method, state.q, report),
-        evaluations,
-        without_news(state.residuals),
+        rule(tol, q, report),
+        sum(tilts * cost for tilts, cost in zip(counts.tilts, costs, strict=True)),
+        without_news(residuals),
         without_news(report.largest),
         tuple(map(without_news, report.mismatch)),
     )
@@ -411,24 +416,39 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
         >>> print(list(cv.Status)[int(code)])
         max_sweeps
     """
-    code = judged(posterior, method, q, report)
+    code = StatusRule.of(posterior, method)(method.tol, q, report)
     return jnp.where(code == SILENT, CODES.index(unfinished), code)
 
 
-def judged(posterior: Posterior, method: UpdateRule, q: Any, report: Report) -> jax.Array:
-    """The place in `CODES` of the status that the report supports, `SILENT` where it supports none."""
-    within = report.largest <= method.tol
-    compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
-    cases = [
-        (~posterior.is_normalisable(q), Status.IMPROPER_POSTERIOR),
-        (within & compromise, method.projection.compromise),
-        (within, Status.CONVERGED),
-        (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
-        (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
-        (jnp.array(method.single_pass), Status.SINGLE_PASS),
-        (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
-    ]
-    code = jnp.asarray(SILENT)
-    for condition, status in reversed(cases):
-        code = jnp.where(condition, CODES.index(status), code)
-    return code
+class StatusRule(NamedTuple):
+    """What decides a status beside numbers.
+
+    compromise: what a fixed point is called that gives up a constraint. single_pass: whether one pass is all.
+    """
+
+    posterior: Posterior
+    compromise: Status
+    single_pass: bool
+
+    @classmethod
+    def of(cls, posterior: Posterior, method: UpdateRule) -> Self:
+        """The rule for runs of a method."""
+        return cls(posterior, method.projection.compromise, method.single_pass)
+
+    def __call__(self, tol: Any, q: Any, report: Report) -> jax.Array:
+        """The place in `CODES` of the status that the report supports, `SILENT` where it supports none."""
+        within = report.largest <= tol
+        compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
+        cases = [
+            (~self.posterior.is_normalisable(q), Status.IMPROPER_POSTERIOR),
+            (within & compromise, self.compromise),
+            (within, Status.CONVERGED),
+            (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
+            (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
+            (jnp.array(self.single_pass), Status.SINGLE_PASS),
+            (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
+        ]
+        code = jnp.asarray(SILENT)
+        for condition, status in reversed(cases):
+            code = jnp.where(condition, CODES.index(status), code)
+        return code

@@ -23,13 +23,13 @@ Examples:
     converged 1.769
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cavity._core.precision import float64, is_traced
+from cavity._core.tiers import tiered_jit
 from cavity.inference import _loop
 from cavity.inference._visit import Counts, Report, State
 from cavity.inference.problem import Problem
@@ -117,7 +117,7 @@ def step(problem: Any, method: UpdateRule, state: State, key: jax.Array | None =
     return problem.raise_failures(_step(problem, method, state, jax.random.key(0) if key is None else key))
 
 
-@partial(jax.jit, inline=True)
+@tiered_jit(inline=True)
 def _step(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> tuple[State, SweepInfo]:
     after = _loop.sweep_once(problem, method, state, key)
     mismatch = jnp.max(jnp.concatenate(after.mismatch))

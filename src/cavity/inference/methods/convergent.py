@@ -32,17 +32,19 @@ CANDIDATES = (ROUNDS + 2) * (HALVINGS + 1)
 
 
 @tiered_jit
-def settle(problem: Problem, method: UpdateRule, init: Start, key: jax.Array) -> tuple[State, Report, jax.Array]:
-    """The state, report and log evidence of given sites."""
+def settle(
+    problem: Problem, method: UpdateRule, init: Start, key: jax.Array
+) -> tuple[State, Report, jax.Array, tuple[jax.Array, ...]]:
+    """The state, report, log evidence and marginals of given sites."""
     state = blank_state(problem, method, init)
     report = measure_state(problem, method, state, key)
     state, evidence = conclude(problem, method, state._replace(log_scales=report.log_scales), report)
-    return state, report, evidence
+    return state, report, evidence, marginals_of(problem, state.q)
 
 
 def judge_sites(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
     """The solution that given sites make, with the status their own measurement supports."""
-    state, report, evidence = settle(problem, method.as_compiled(), Start(sites), key)
+    state, report, evidence, _ = settle(problem, method.as_compiled(), Start(sites), key)
     solution = to_numpy(as_solution(problem, method, state, report, evidence, unfinished))
     return dataclasses.replace(solution, residuals=solution.residuals[: method.max_sweeps])
 
@@ -61,8 +63,8 @@ def newton(
 
     For problems that it `can_solve`.
     """
-    ended, candidates = begin_polish(jax.tree.map(jnp.asarray, sites)), jnp.asarray(limits.portion(CANDIDATES))
-    while bool(is_polishing(ended, method.tol)) and not limits.late:
+    ended, candidates = begin_polish(sites), np.asarray(limits.portion(CANDIDATES))
+    while is_polishing(to_numpy(ended._replace(sites=(), steps=())), method.tol) and not limits.late:
         ended = polish(problem, method.as_compiled(), ended, key, candidates)
     if not float(ended.largest) <= method.tol:
         return None
@@ -101,8 +103,8 @@ class DoubleLoop(Method):
             )
         began, rule = time.perf_counter(), self.rule
         sites = flat_sites(problem, key) if init is None else init.sites
-        first, _, _ = settle(problem, rule.as_compiled(), Start(sites), key)
-        gamma, residuals = marginals_of(problem, problem.raise_failures(first.q)), []
+        *_, gamma = problem.raise_failures(settle(problem, rule.as_compiled(), Start(sites), key))
+        residuals: list[float] = []
 
         def of_whole_run(solution: Solution) -> Solution:
             """The solution with the account of the whole run."""
@@ -147,9 +149,9 @@ def inner_minimum(
 ) -> Inner:
     """An inner problem of the double loop solved, as far as the deadline and so many turns allow."""
     now, last = begin_inner(sites, gamma), int(min(TURNS, turns))
-    while now.turns < last and not bool(now.done) and not (now.turns > 0 and limits.late):
+    while int(now.turns) < last and not bool(now.done) and not (int(now.turns) > 0 and limits.late):
         until = min(last, int(now.turns) + limits.portion(TURNS))
-        now = compiled_turns(problem, power, gamma, now, key, jnp.asarray(until))
+        now = compiled_turns(problem, power, gamma, now, key, np.asarray(until))
     return now
 
 

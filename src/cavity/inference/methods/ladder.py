@@ -19,7 +19,7 @@ from cavity.inference.methods.base import Limits, Method
 from cavity.inference.methods.convergent import ConvergentEP, can_solve, newton
 from cavity.inference.methods.sweeps import EP, PowerEP, RelaxedEP, RestrictedEP, Sweeps
 from cavity.inference.problem import Problem
-from cavity.inference.schedule import InOrder, Schedule, Shuffled
+from cavity.inference.schedule import Schedule
 from cavity.inference.solution import Solution
 from cavity.inference.status import Attempt, Status
 
@@ -148,8 +148,8 @@ def fallbacks(run: LadderRun, plain: Solution, compromise: bool) -> Iterator[Sol
     """Methods after the first, `plain`: those whose fixed points are EP's, then, as a compromise, those of others."""
     tol = run.first.tol
     yield run.polish(plain)
-    # Sites that are too many to be visited one by one keep the order their problem gives them.
-    order = Shuffled() if isinstance(run.problem.schedule, InOrder) else None
+    # In the same order, so that nothing is compiled: a random one solved 17 of 270 hard problems, this one 18.
+    order = run.first.schedule
     slow = run.attempt(EP(schedule=order, damping=DAMPING, max_sweeps=DAMPED_SWEEPS, tol=tol), None, own=True)
     yield slow
     yield run.polish(slow)
@@ -240,7 +240,7 @@ def Auto(
 ) -> Ladder:
     """EP, and where it fails one method after another that does not: the default.
 
-    EP → EP shuffled and damped → the double loop from a Power EP solution, each finished by Newton's method where that
+    EP → EP damped → the double loop from a Power EP solution, each finished by Newton's method where that
     helps: these have the same fixed points, status `converged`. Then relaxed EP (`converged_relaxed`), restricted EP
     (`converged_restricted`), which have others. `solution.attempts` says what was tried and why it was left.
 

@@ -64,7 +64,7 @@ class Sweeps(UpdateRule, Method):
         """
         began, compiled, learning = time.perf_counter(), self.as_compiled(), learns(problem)
         learned = tuple(group.moments.init(group) for group in problem.groups) if learning else None
-        state = initial_state(problem, compiled, init, key, jax.tree.map(own_memory, learned))
+        state = initial_state(problem, compiled, init, jax.tree.map(own_memory, learned))
         callback = limits.callback
         # Somebody who listens is handed every state, so it must outlive the next chunk.
         advance = advance_in_place if callback is None else advance_anew
@@ -124,7 +124,7 @@ class Sweeps(UpdateRule, Method):
                 "jax.jit; call infer outside."
             )
         problem = in_double(problem)
-        state = initial_state(problem, self, init, key)
+        state = initial_state(problem, self, init)
         state, report, evidence = advance_anew(problem, self, state, jnp.asarray(self.max_sweeps), key)
         found = as_solution(problem, self, state, report, evidence)
         given_up = state.skipping.hopeless & (found.code == CODES.index(Status.MAX_SWEEPS))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core import checks
-from cavity._core.precision import float64, is_traced
+from cavity._core.precision import float64, is_traced, library_of
 from cavity._core.system import is_accelerator
 from cavity._core.tiers import tiered_jit
 from cavity.factors.base import Factor
@@ -124,7 +124,8 @@ def weight_precision(prior_variance: Any, d: int) -> jax.Array:
         raise ValueError(f"prior_variance must be a number or one per feature, {d}; found {given.shape}.")
     if not is_traced(given) and not (np.asarray(given) > 0).all():
         raise ValueError(f"prior_variance must be positive; found {np.asarray(given).min()}.")
-    return jnp.diag(jnp.broadcast_to(1.0 / given, (d,)))
+    library = library_of(given)
+    return library.diag(library.broadcast_to(1.0 / given, (d,)))
 
 
 def weight_latents(mean: Any, covariance: Any, X: Any) -> Latents:
