@@ -99,6 +99,17 @@ def test_imports_inside_functions_are_of_optional_packages_only():
     assert not found
 
 
+def test_functions_name_the_types_of_their_parameters_and_results():
+    untyped = []
+    for path, tree in TREES.items():
+        for own in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+            given = [*own.args.posonlyargs, *own.args.args, *own.args.kwonlyargs, own.args.vararg, own.args.kwarg]
+            bare = [arg.arg for arg in given if arg and arg.annotation is None and arg.arg not in ("self", "cls")]
+            if bare or own.returns is None:
+                untyped.append(f"{path.relative_to(ROOT)}: {own.name} {bare}")
+    assert not untyped
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_says_what_is_public(package):
     home = importlib.import_module(package)
