@@ -37,6 +37,21 @@ def test_gaussian_noise_is_exact():
     np.testing.assert_allclose([one.loo_log_predictive_[0] for one in both], exact, atol=1e-9)
 
 
+@pytest.mark.parametrize("noise", [0.3, 1e-5, 1e-9])
+def test_rows_that_count_as_fractions_are_left_out_to_all_digits(noise):
+    X, weights = np.arange(6.0)[:, None] * 1.5, np.array([0.5, 1.0, 0.25, 0.5, 1.0, 0.75])
+    y = np.sin(2 * X[:, 0]) + X[:, 0]
+    found = GPRegressor(RBF(1.0), noise=noise, normalize_y=False, optimize=False).fit(X, y, weights)
+    exact = []
+    for i in range(6):
+        rest = np.delete(np.arange(6), i)
+        gram = SklearnRBF(1.0)(X[rest]) + np.diag(noise**2 / weights[rest])
+        cross = SklearnRBF(1.0)(X[rest], X[i : i + 1])[:, 0]
+        pull = np.linalg.solve(gram, cross)
+        exact.append(stats.norm.logpdf(y[i], pull @ y[rest], np.sqrt(1.0 + noise**2 - pull @ cross)))
+    np.testing.assert_allclose(found.loo_log_predictive_, exact, rtol=1e-9)
+
+
 def test_noise_is_learned():
     found = GPRegressor().fit(POINTS, VALUES)
     assert found.status_ == "converged" and 0.1 < found.noise_ < 1.5

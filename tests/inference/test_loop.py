@@ -116,6 +116,23 @@ def test_a_gaussian_that_counts_a_million_times():
     np.testing.assert_allclose(found.mean, 2e6 / (1e6 + 1), rtol=1e-9)
 
 
+def test_no_factor_is_integrated_against_an_improper_cavity_on_the_way_to_the_step_of_its_copies():
+    """Two points that many copies pull apart: most of a full step would leave q without a normaliser."""
+    seen = []
+
+    def log_z(mean, variance, y):
+        jax.debug.callback(lambda value: seen.extend(np.ravel(value).tolist()), variance)
+        wide = 1.0 + variance
+        signal, background = -0.5 * ((mean - y) ** 2 / wide + jnp.log(wide)), -0.05 * y**2 - 0.5 * np.log(10.0)
+        return jnp.logaddexp(signal, background)
+
+    points, factor = np.array([2.5, -3.0]), cv.factors.from_log_z(log_z)
+    problem = cv.models.posterior(factor, points, 0.0, 100.0, multiplicity=np.array([100.0, 40.0]))
+    assert cv.infer(problem, cv.EP(max_sweeps=30)).converged
+    jax.effects_barrier()
+    assert len(seen) > 50 and all(variance > 0 for variance in seen)
+
+
 def test_multiplicity_zero_removes_a_factor():
     x = np.array([0.5, 2.2, 1.4])
     factor = cv.factors.Clutter(w=0.3, clutter_variance=10.0)

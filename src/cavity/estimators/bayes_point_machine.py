@@ -85,7 +85,7 @@ class BayesPointMachine(StreamingClassifier):
         n_jobs: int | None = None,
         verbose: Verbose = 0,
         max_seconds: float | None = None,
-    ):
+    ) -> None:
         self.label_noise = label_noise
         self.bias = bias
         self.likelihood = likelihood

@@ -14,7 +14,7 @@ from cavity._core import checks
 from cavity._core.precision import refuse_fork
 from cavity._core.system import is_accelerator, one_blas_thread
 from cavity.estimators._base import LatentGaussianEstimator, progress_lines
-from cavity.estimators._types import FittedModel, KernelChoice
+from cavity.estimators._types import FittedModel, KernelChoice, MethodChoice, Seed, Verbose
 from cavity.estimators.sklearn_kernels import SearchedKernel, SklearnKernel, as_kernel, fix_kernel
 from cavity.factors import Factor
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
@@ -45,7 +45,18 @@ ROUNDS = 20
 class GaussianProcess(LatentGaussianEstimator):
     """An estimator with the parameters kernel, approximation, rank, method, optimize, restarts, …"""
 
-    def __init__(self, kernel, approximation, rank, method, optimize, restarts, random_state, verbose, max_seconds):
+    def __init__(
+        self,
+        kernel: KernelChoice,
+        approximation: str | None,
+        rank: int | None,
+        method: MethodChoice,
+        optimize: bool,
+        restarts: int,
+        random_state: Seed,
+        verbose: Verbose,
+        max_seconds: float | None,
+    ) -> None:
         self.kernel = kernel
         self.approximation = approximation
         self.rank = rank

@@ -73,7 +73,7 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         n_jobs: int | None = None,
         verbose: Verbose = 0,
         max_seconds: float | None = None,
-    ):
+    ) -> None:
         super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose, max_seconds)
         self.likelihood = likelihood
         self.label_noise = label_noise

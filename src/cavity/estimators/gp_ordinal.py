@@ -77,7 +77,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         random_state: Seed = None,
         verbose: Verbose = 0,
         max_seconds: float | None = None,
-    ):
+    ) -> None:
         super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose, max_seconds)
         self.thresholds = thresholds
         self.order = order

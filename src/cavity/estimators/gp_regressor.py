@@ -82,7 +82,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         random_state: Seed = None,
         verbose: Verbose = 0,
         max_seconds: float | None = None,
-    ):
+    ) -> None:
         super().__init__(kernel, approximation, rank, method, optimize, restarts, random_state, verbose, max_seconds)
         self.likelihood = likelihood
         self.noise = noise

@@ -14,7 +14,7 @@ from cavity.inference._visit import ProposedUpdate, SiteBatch, propose, step_of
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 
-#: so many copies of a site, or more, are held back alike from a step that moves q by more than its spread.
+#: so many copies of a site, or more, take the same share of a step that moves q by more than its spread.
 MANY_COPIES = 4.0
 
 
@@ -27,9 +27,10 @@ def propose_together(
 
         s + a (f(s) − s),    a = 1 / (1 − slope),
 
-    the secant step to f(s) = s. The slope of f along the step, counted where it is negative and the full step would
-    overshoot, is from a second integration: after a step that moves q by no more than about its own spread, which no
-    step exceeds. In a single pass the full step is taken, for nothing else would make up for it.
+    the secant step to f(s) = s. The slope of f along the step, used where it is negative, as then the full step would
+    overshoot, comes from a second integration after a trial step: nearly the full one where that moves q by little, the
+    m-th part, or a quarter of it for more copies, where it moves q by its own spread or more. No copy goes further than
+    that. A single pass takes the full step, since no later visit would make up for it.
     """
     trial = propose(method, group, learned, local, rows, key)
     if group.at_most_one or method.single_pass:
@@ -40,15 +41,15 @@ def propose_together(
     held_back = jnp.clip(multiplicity, 1.0, MANY_COPIES) - 1.0
     cautious = 1.0 / (1.0 + held_back * jnp.where(moved < 1.0, moved, 1.0))  # improper: infinitely far
     taken = cautious[:, None] * step
-    after = rows._replace(site=rows.site + taken)
-    again = propose(method, group, learned, local + multiplicity[:, None] * taken, after, key)
-    taken, answer = (
-        family.to_local(local, taken),
-        family.to_local(local, (again.message - trial.message) / method.power),
-    )
+    after, there = rows._replace(site=rows.site + taken), local + multiplicity[:, None] * taken
+    possible = family.is_allowed(there)
+    again = propose(method, group, learned, jnp.where(possible[:, None], there, local), after, key)
+    answer = family.to_local(local, (again.message - trial.message) / method.power)
+    taken = family.to_local(local, taken)
     length = jnp.sum(taken**2, axis=-1)
     slope = jnp.minimum(jnp.sum(answer * taken, axis=-1) / jnp.where(length > 0, length, 1.0), 0.0)
-    share = jnp.where(again.accepted, jnp.minimum(cautious, 1.0 / (1.0 - slope)), 1.0 / (1.0 + held_back))
+    known = again.accepted & possible
+    share = jnp.where(known, jnp.minimum(cautious, 1.0 / (1.0 - slope)), 1.0 / (1.0 + held_back))
     return trial._replace(share=jnp.where(multiplicity > 1, share, 1.0))
 
 

@@ -31,6 +31,7 @@ class Dense(NamedTuple):
 
     covariance: its columns window by window, each from the window's own rows on, as a pass in order reads them.
     weak: 1 − τᵢ Σᵢᵢ, small where a site says more of its latent than all the rest. weights: α with mean = K α.
+    sites: (ν, τ) of every latent, those of all its sites added up.
     log_partition: log ∫ prior ∏ sites, sites without their scales. divergence: KL(q ‖ prior) = ½ (α · mean + log |B| −
     Σ τᵢ Σᵢᵢ), whose terms are of its own size.
     """
@@ -40,6 +41,7 @@ class Dense(NamedTuple):
     covariance: Blocks
     weak: jax.Array
     weights: jax.Array
+    sites: jax.Array
     log_partition: jax.Array
     divergence: jax.Array
     proper: jax.Array
@@ -102,7 +104,8 @@ def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
     log_partition = 0.5 * nu @ mean - half_log_det
     divergence = 0.5 * jnp.sum(weights * mean - (1.0 - stage.weak)) + half_log_det
     proper = jnp.isfinite(log_partition) & jnp.all(jnp.isfinite(mean)) & jnp.all(variance > 0)
-    return Dense(mean, variance, stage.covariance, stage.weak, weights, log_partition, divergence, proper)
+    sites = jnp.stack([nu, tau], axis=-1)
+    return Dense(mean, variance, stage.covariance, stage.weak, weights, sites, log_partition, divergence, proper)
 
 
 def weights_and_mean(

@@ -40,9 +40,6 @@ MOST_BLOCKS = 32
 #: sites up to which the dense system, 2 × 2 numbers for each pair of sites, is solved
 LARGEST = 3000
 
-#: a share of q's precision that is rounding: what is left of the sites of a latent when the only one is removed
-NOTHING_LEFT = 1e-13
-
 #: directions of the latents that have less than this share of the largest variance are no coordinates: they move a
 #: latent by less than 1e-5 of a standard deviation
 NEGLIGIBLE = 1e-10
@@ -71,8 +68,8 @@ class DenseGaussian(WindowedPosterior):
     def flat(self, prior: KernelPrior) -> Dense:
         k, size = prior.covariance, prior.covariance.shape[0]
         blocks, none = blocked.cut_columns((k,), window_sizes(size)[0]), jnp.zeros(size)
-        zero = jnp.zeros(())
-        return Dense(none, jnp.diagonal(k), blocks, jnp.ones(size), none, zero, zero, jnp.ones((), bool))
+        zero, sites = jnp.zeros(()), jnp.zeros((size, 2))
+        return Dense(none, jnp.diagonal(k), blocks, jnp.ones(size), none, sites, zero, zero, jnp.ones((), bool))
 
     def marginals(self, prior: Any, q: Dense, scope: Any, index: jax.Array) -> jax.Array:
         precision = 1.0 / q.variance[index]
@@ -87,14 +84,13 @@ class DenseGaussian(WindowedPosterior):
         """From 1 − τᵢ Σᵢᵢ and α, which keep their digits where a site says more than all the rest.
 
         Without (ν, τ) the variance is Σᵢᵢ / u with u = 1 − τ Σᵢᵢ, and the mean lower by (ν − τ mean) Σᵢᵢ / u. Where
-        nothing is left of the sites of latent i, u = 1 − τᵢ Σᵢᵢ and ν − τ mean = αᵢ.
+        (ν, τ) is all that the sites say of latent i, u = 1 − τᵢ Σᵢᵢ and ν − τ mean = αᵢ.
         """
         seen, (nu, tau) = self.marginals(prior, q, scope, index), removed.T
         mean, variance, weak = q.mean[index], q.variance[index], q.weak[index]
-        left = (1.0 - weak) - tau * variance
-        nothing = jnp.abs(left) <= NOTHING_LEFT
-        share = jnp.where(nothing, weak, weak + left)
-        pull = jnp.where(nothing, q.weights[index], nu - tau * mean)
+        nothing_left = jnp.all(removed == q.sites[index], axis=-1)
+        share = jnp.where(nothing_left, weak, 1.0 - tau * variance)
+        pull = jnp.where(nothing_left, q.weights[index], nu - tau * mean)
         precision = share / variance
         return seen, jnp.stack([(mean - pull * variance / share) * precision, precision], axis=-1)
 

@@ -15,6 +15,7 @@ from cavity._core import checks
 from cavity._core.precision import float64
 from cavity._core.tiers import tiered_jit
 from cavity.factors.base import Factor
+from cavity.factors.wrappers import SiteWrapper, Tempered
 from cavity.families.gaussian import Gaussian
 from cavity.inference.solution import Solution
 from cavity.inference.status import Result, Status
@@ -86,7 +87,7 @@ class FitResult(Result):
             each has read and from where it was resumed.
         sites: natural parameters (ν, τ) of one copy of every row's site; none where single rows are not kept, as of
             streams, and then the next three have no entries either.
-        loo_log_predictive: log p(yᵢ | the others).
+        loo_log_predictive: log p(yᵢ | the others), of a whole observation also where a row counts as a fraction of one.
         latent_mean: of every row.
         latent_variance: of every row.
     """
@@ -116,13 +117,6 @@ class FitResult(Result):
     def predict(self, X: Any) -> dict[str, np.ndarray]:
         """What the likelihood predicts at the rows of X."""
         return factor_predictions(self.factor, *self.latent(X))
-
-    def cavities(self) -> np.ndarray:
-        """(ν, τ) of every row's latent from all but one copy of its observation."""
-        fixed = self.latent_variance <= 0  # a latent that is 0 whatever is observed
-        variance = np.where(fixed, np.finfo(float).tiny, self.latent_variance)
-        marginals = np.stack([self.latent_mean, np.ones_like(variance)], axis=1) / variance[:, None]
-        return marginals - np.where(fixed[:, None], 0.0, self.sites)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """(header, arrays): what a file holds; a mismatch, which may be infinite, is kept as text."""
@@ -154,13 +148,15 @@ def result_fields(
         seconds: since the fit began.
     """
     rows, (group,) = len(multiplicity), solution.problem.groups
-    without = left_out(multiplicity, group)
-    loo, mean, variance = np.array([solution.loo_log_predictive[0][:rows], latent[0][:rows], latent[1][:rows]])
+    without, whole = left_out(multiplicity, group), whole_observations(group.factor, group.data)
+    problem = dataclasses.replace(solution.problem, groups=(dataclasses.replace(group, data=whole),))
+    (predicted,) = dataclasses.replace(solution, problem=problem).loo_log_predictive
+    loo, mean, variance = np.array([predicted[:rows], latent[0][:rows], latent[1][:rows]])
     constant = 0.0
     if (fixed := without > 0).any():
-        known = log_likelihood_at_zero(group.factor, group.data)[:rows]
-        constant = float(without[fixed] @ known[fixed])
-        loo[fixed], mean[fixed], variance[fixed] = known[fixed], 0.0, 0.0
+        constant = float(without[fixed] @ log_likelihood_at_zero(group.factor, group.data)[:rows][fixed])
+        loo[fixed] = log_likelihood_at_zero(group.factor, whole)[:rows][fixed]
+        mean[fixed] = variance[fixed] = 0.0
     return {
         "status": solution.status,
         "method": str(solution.method),
@@ -175,6 +171,15 @@ def result_fields(
         "latent_mean": mean,
         "latent_variance": variance,
     }
+
+
+def whole_observations(factor: Factor, data: Any) -> Any:
+    """The data of a factor whose sites count as wholes, whatever fractions of one the weights of rows make of them."""
+    if not isinstance(factor, SiteWrapper):
+        return data
+    own, number = data
+    whole = np.ones_like(number) if isinstance(factor, Tempered) else number
+    return whole_observations(factor.factor, own), whole
 
 
 @float64

@@ -20,7 +20,7 @@ from cavity._core.precision import float64, is_far
 from cavity._core.tiers import tiered_jit
 from cavity._numerics.blocked import sample_gaussian
 from cavity.factors.base import Factor
-from cavity.factors.wrappers import GaussianConvolved, add_noise_variance
+from cavity.factors.wrappers import GaussianConvolved
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures, Spanned
@@ -139,10 +139,6 @@ class SparseGP(FitResult):
         rows = self.basis(self.kernel, X).rows
         covariance = self.basis.covariance(self.kernel, X) - rows @ rows.T + rows @ self.weight_covariance @ rows.T
         return sample_gaussian(key, rows @ self.weight_mean, covariance, draws)
-
-    def cavities(self) -> np.ndarray:
-        """(ν, τ) of every row's latent from all but one copy of its observation."""
-        return add_noise_variance(super().cavities(), self.residual)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """(header, arrays): what a file holds."""
