@@ -173,7 +173,7 @@ def time_size(n: int) -> None:
 
 
 def first_answers() -> None:
-    """Seconds until a first answer, measured as by `first_answer.py`: with nothing compiled, then with kept programs."""
+    """Seconds until a first answer, measured as by `first_answer.py`: with nothing compiled, then with kept code."""
     print(f"{'first answer':32s} {'empty':>7s} {'cached':>7s} {'warm':>7s}   seconds")
     for name, body in FIRST.items():
         with tempfile.TemporaryDirectory() as cache:
