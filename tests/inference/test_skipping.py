@@ -13,9 +13,10 @@ from cavity.inference._skipping import EVERY, MANY, NEWS, Skipping
 def given_up(skipped, mismatch):
     """The sweep after which a run is hopeless that leaves out and differs as told, sweep by sweep; None if never."""
     with jax.enable_x64(True):
-        seen = Skipping.none()
-        for sweep, (visits, largest) in enumerate(zip(np.cumsum(skipped), mismatch, strict=True), 1):
-            seen = seen.after(jnp.asarray(sweep), jnp.asarray(visits), (jnp.asarray([largest, np.inf]),))
+        seen, total = Skipping.none(), np.concatenate([[0], np.cumsum(skipped)])
+        for sweep, largest in enumerate(mismatch, 1):
+            visits = map(jnp.asarray, (total[sweep], total[sweep - 1]))
+            seen = seen.after(jnp.asarray(sweep), *visits, (jnp.asarray([largest, np.inf]),))
             if bool(seen.hopeless):
                 return sweep
     return None
@@ -38,6 +39,15 @@ def test_a_run_that_skips_now_and_then_goes_on():
 
 def test_a_run_in_which_variables_become_known_goes_on():
     assert given_up([5] * 60, [NEWS] * 60) is None
+
+
+def test_a_sweep_that_leaves_every_site_out_is_the_last_one():
+    assert given_up([0, 1, 2], [1.0, 1.0, np.inf]) == 3
+    assert given_up([0, 1, 2], [1.0, 1.0, 0.0]) == 3  # the other one has not moved either
+
+
+def test_sites_that_wait_for_an_answer_or_have_no_moments_are_no_skipping():
+    assert given_up([0] * 5, [np.inf] * 5) is None
 
 
 @pytest.fixture(scope="module")

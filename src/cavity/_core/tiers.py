@@ -1,14 +1,13 @@
 """Compiled programs in two tiers: code that is quickly made for the first answer, optimised code for long use.
 
-XLA's backend is most of the time until a first answer. Told not to optimise it takes a quarter to a half of it, and its
-code takes up to three times as long. So on a processor a program is made quickly at first; when it has been used for
-`USED` seconds a thread makes the optimised one, which takes its place as soon as it is there. Both are made from one
-trace. The answers agree to rounding.
+XLA's backend is most of the time until a first answer. On a processor it takes a quarter to a half of that when told
+not to optimise, and its code takes up to three times as long; on a GPU it takes half of it when told not to try which
+kernel for a matrix product is the fastest. So a program is made quickly at first; when it has been used for `USED`
+seconds a thread makes the optimised one, which takes its place as soon as it is there. Both are made from one trace.
+The answers agree to rounding.
 
 The environment variable CAVITY_COMPILE asks for one tier alone: `optimised`, whose bits do not depend on when a program
-is replaced, or `quick`. Where XLA_FLAGS says how XLA is to optimise, that holds and there are no tiers, and on an
-accelerator there is one tier, without the search for the fastest kernels: it takes half of the time of compiling, and
-what it finds makes no difference here.
+is replaced, or `quick`. Where XLA_FLAGS says how XLA is to optimise, that holds and there are no tiers.
 """
 
 import functools
@@ -32,10 +31,8 @@ R = TypeVar("R")
 USED = 1.0
 #: the environment variable, and what it may say
 VARIABLE, CHOICES = "CAVITY_COMPILE", ("tiered", "optimised", "quick")
-#: parts of the names of XLA's flags that say how it is to optimise on a processor
-OPTIMISATION = ("xla_backend_optimization_level", "xla_llvm", "xla_cpu")
-#: what XLA is told on accelerators
-ACCELERATOR = {"gpu": {"xla_gpu_autotune_level": 0}}
+#: parts of the names of XLA's flags that say how it is to optimise
+OPTIMISATION = ("xla_backend_optimization_level", "xla_llvm", "xla_cpu", "xla_gpu_autotune")
 
 #: the name of the threads that optimise
 THREAD = "cavity-optimise"
@@ -45,8 +42,10 @@ logger = logging.getLogger("cavity")
 
 
 @functools.cache
-def quick_options() -> dict[str, Any]:
-    """What makes XLA quick on a processor."""
+def quick_options(platform: str) -> dict[str, Any]:
+    """What makes XLA quick on this kind of device; nothing where nothing is known to."""
+    if platform != "cpu":
+        return {"xla_gpu_autotune_level": 0} if platform == "gpu" else {}
     options: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     if tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) < (0, 11):
         options["xla_cpu_use_fusion_emitters"] = False  # unknown to later versions
@@ -86,24 +85,17 @@ class TieredFunction(Generic[P, R]):
     @functools.cached_property
     def quick(self) -> Any:
         """The function whose code is quickly made."""
-        return jax.jit(self._function, compiler_options=quick_options(), **self._options)
-
-    @functools.cached_property
-    def accelerated(self) -> Any:
-        """The function as it is compiled for an accelerator."""
-        return jax.jit(self._function, compiler_options=ACCELERATOR.get(jax.default_backend()), **self._options)
+        return jax.jit(self._function, compiler_options=quick_options(jax.default_backend()), **self._options)
 
     def _cache_size(self) -> int:
         """How many programs were compiled, by the name that functions of `jax.jit` have for it."""
-        made = vars(self).keys() & {"optimised", "quick", "accelerated"}
+        made = vars(self).keys() & {"optimised", "quick"}
         return sum(getattr(self, tier)._cache_size() for tier in made)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         wanted = choice()
         if wanted == "optimised" or is_traced((args, kwargs)) or is_tracing():
             return self.optimised(*args, **kwargs)
-        if jax.default_backend() != "cpu":
-            return self.accelerated(*args, **kwargs)
         if wanted == "quick":
             return self.quick(*args, **kwargs)
         return self._timed(args, kwargs)

@@ -248,7 +248,7 @@ def initial_state(
 def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
-    rebuilt = False
+    rebuilt, skipped = False, state.counts.improper_cavity
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
@@ -275,7 +275,7 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
     state = state._replace(residuals=residuals, sweep=state.sweep + 1)
     if method.projection.memory:
         return state
-    skipping = state.skipping.after(state.sweep, state.counts.improper_cavity, state.mismatch)
+    skipping = state.skipping.after(state.sweep, state.counts.improper_cavity, skipped, state.mismatch)
     return state._replace(skipping=skipping)
 
 

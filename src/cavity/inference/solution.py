@@ -1,8 +1,7 @@
 """What a run returns: q, sites, evidence, and a truthful account of how it ended."""
 
 import dataclasses
-from functools import reduce
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +11,14 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.tiers import tiered_jit
-from cavity.inference._visit import Counts, Report, State, deletion, gather, propose, without_news
+from cavity.inference._outcome import SILENT, StatusRule, outcome_of
+from cavity.inference._visit import Report, State, deletion, gather, propose
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
 from cavity.inference.problem import Problem
 from cavity.inference.status import CODES, Attempt, Result, Status
 from cavity.inference.update_rule import UpdateRule
 from cavity.posteriors.base import Posterior
-
-#: in the place of a status where what was measured supports none
-SILENT = -1
 
 
 @pytree_dataclass
@@ -367,33 +364,6 @@ def as_solution(
     )
 
 
-class Outcome(NamedTuple):
-    """What a solution tells of a run beside its state: the fields of `Solution`, `code` as `judged`."""
-
-    code: Any
-    evaluations: Any
-    residuals: Any
-    mismatch: Any
-    site_mismatch: Any
-
-
-@tiered_jit(static_argnames=("rule",))
-def outcome_of(
-    rule: "StatusRule", tol: float, costs: tuple[int, ...], q: Any, report: Report, counts: Counts, residuals: jax.Array
-) -> Outcome:
-    """The outcome of a state and its report, by one program where its operations would be some twenty.
-
-    costs: factor evaluations of one integration, by group.
-    """
-    return Outcome(
-        rule(tol, q, report),
-        sum(tilts * cost for tilts, cost in zip(counts.tilts, costs, strict=True)),
-        without_news(residuals),
-        without_news(report.largest),
-        tuple(map(without_news, report.mismatch)),
-    )
-
-
 def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
     """The place in `CODES` of the status, from what was measured at the final q; the first that applies.
 
@@ -418,37 +388,3 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
     """
     code = StatusRule.of(posterior, method)(method.tol, q, report)
     return jnp.where(code == SILENT, CODES.index(unfinished), code)
-
-
-class StatusRule(NamedTuple):
-    """What decides a status beside numbers.
-
-    compromise: what a fixed point is called that gives up a constraint. single_pass: whether one pass is all.
-    """
-
-    posterior: Posterior
-    compromise: Status
-    single_pass: bool
-
-    @classmethod
-    def of(cls, posterior: Posterior, method: UpdateRule) -> Self:
-        """The rule for runs of a method."""
-        return cls(posterior, method.projection.compromise, method.single_pass)
-
-    def __call__(self, tol: Any, q: Any, report: Report) -> jax.Array:
-        """The place in `CODES` of the status that the report supports, `SILENT` where it supports none."""
-        within = report.largest <= tol
-        compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
-        cases = [
-            (~self.posterior.is_normalisable(q), Status.IMPROPER_POSTERIOR),
-            (within & compromise, self.compromise),
-            (within, Status.CONVERGED),
-            (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
-            (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
-            (jnp.array(self.single_pass), Status.SINGLE_PASS),
-            (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
-        ]
-        code = jnp.asarray(SILENT)
-        for condition, status in reversed(cases):
-            code = jnp.where(condition, CODES.index(status), code)
-        return code
