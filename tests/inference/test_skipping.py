@@ -7,16 +7,15 @@ import pytest
 from hard_clutter import HARD
 
 import cavity as cv
-from cavity.inference._skipping import EVERY, MANY, NEWS, Skipping
+from cavity.inference._skipping import EVERY, MANY, NEWS, Skipping, is_stuck
 
 
 def given_up(skipped, mismatch):
     """The sweep after which a run is hopeless that leaves out and differs as told, sweep by sweep; None if never."""
     with jax.enable_x64(True):
-        seen, total = Skipping.none(), np.concatenate([[0], np.cumsum(skipped)])
-        for sweep, largest in enumerate(mismatch, 1):
-            visits = map(jnp.asarray, (total[sweep], total[sweep - 1]))
-            seen = seen.after(jnp.asarray(sweep), *visits, (jnp.asarray([largest, np.inf]),))
+        seen = Skipping.none()
+        for sweep, (visits, largest) in enumerate(zip(np.cumsum(skipped), mismatch, strict=True), 1):
+            seen = seen.after(jnp.asarray(sweep), jnp.asarray(visits), (jnp.asarray([largest, np.inf]),))
             if bool(seen.hopeless):
                 return sweep
     return None
@@ -41,13 +40,20 @@ def test_a_run_in_which_variables_become_known_goes_on():
     assert given_up([5] * 60, [NEWS] * 60) is None
 
 
-def test_a_sweep_that_leaves_every_site_out_is_the_last_one():
-    assert given_up([0, 1, 2], [1.0, 1.0, np.inf]) == 3
-    assert given_up([0, 1, 2], [1.0, 1.0, 0.0]) == 3  # the other one has not moved either
-
-
-def test_sites_that_wait_for_an_answer_or_have_no_moments_are_no_skipping():
-    assert given_up([0] * 5, [np.inf] * 5) is None
+@pytest.mark.parametrize(
+    ("mismatch", "skipped", "stuck"),
+    [
+        ([np.inf, np.inf], 2, True),
+        ([np.inf, 0.0], 1, True),  # the other one has not moved either
+        ([np.inf, np.inf], 4, True),  # there and back
+        ([np.inf, 1e-9], 1, False),
+        ([np.inf, np.inf], 1, False),  # one of them has no moments, or waits for an answer
+        ([np.inf, NEWS], 1, False),
+        ([0.0, 0.0], 0, False),
+    ],
+)
+def test_a_sweep_that_changes_nothing_is_the_last_one(mismatch, skipped, stuck):
+    assert bool(is_stuck((jnp.asarray(mismatch),), jnp.asarray(skipped))) is stuck
 
 
 @pytest.fixture(scope="module")

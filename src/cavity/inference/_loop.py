@@ -17,7 +17,7 @@ import numpy as np
 
 from cavity._core.tiers import tiered_jit
 from cavity.families.base import Family
-from cavity.inference._skipping import Skipping
+from cavity.inference._skipping import Skipping, is_stuck
 from cavity.inference._step_length import backtrack, propose_together, visit
 from cavity.inference._visit import (
     Counts,
@@ -273,10 +273,10 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
     state = state._replace(residuals=residuals, sweep=state.sweep + 1)
-    if method.projection.memory:
-        return state
-    skipping = state.skipping.after(state.sweep, state.counts.improper_cavity, skipped, state.mismatch)
-    return state._replace(skipping=skipping)
+    visits = state.counts.improper_cavity
+    skipping = state.skipping.after(state.sweep, visits, state.mismatch, patient=method.projection.memory > 0)
+    stuck = is_stuck(state.mismatch, visits - skipped)
+    return state._replace(skipping=skipping._replace(hopeless=skipping.hopeless | stuck))
 
 
 def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Array) -> State:

@@ -6,7 +6,7 @@ none of this ends. A sweep that leaves every site out ends the run at once, for 
 where rounding has made q improper. Else it is looked at every `EVERY` sweeps. On half of the 1,080 problems of
 `benchmarks/hard_problems.py` no run that converges is given up, by plain, damped or Power EP, and those of plain EP
 that skip sites and do not converge end after 41 sweeps on average in place of 107. Runs of relaxed EP recover late,
-when its strengths have grown: they are never given up.
+when its strengths have grown: they are given up only where nothing changes.
 """
 
 import sys
@@ -44,19 +44,25 @@ class Skipping(NamedTuple):
         return cls(zero, zero, jnp.zeros((), float), jnp.zeros((), bool))
 
     def after(
-        self, sweep: jax.Array, visits: jax.Array, before: jax.Array, mismatch: tuple[jax.Array, ...]
+        self, sweep: jax.Array, visits: jax.Array, mismatch: tuple[jax.Array, ...], patient: bool = False
     ) -> "Skipping":
-        """After a sweep, with the numbers of visits left out so far and before it, and the mismatch of all sites.
+        """After a sweep, with the number of visits left out so far and the mismatch of all sites.
 
-        While variables become known, sites wait for them: that is no streak.
+        While variables become known, sites wait for them: that is no streak. patient: whether runs recover late.
         """
+        if patient:
+            return self
         together = jnp.concatenate(mismatch)
-        left_out = jnp.isinf(together)
-        stuck = jnp.all(left_out | (together == 0)) & jnp.any(left_out) & (visits - before >= jnp.sum(left_out))
         largest = jnp.max(jnp.where(jnp.isinf(together), 0.0, together))
         skipped = visits - self.visits
         streak = jnp.where((skipped > 0) & (largest < NEWS), self.streak + skipped, 0)
         hopeless = (self.streak > 0) & (streak >= MANY) & (largest > NEARER * self.mismatch)
         seen = Skipping(visits, streak, largest, hopeless)
-        last = jax.tree.map(lambda new, old: jnp.where(sweep % EVERY == 0, new, old), seen, self)
-        return last._replace(hopeless=last.hopeless | stuck)
+        return jax.tree.map(lambda new, old: jnp.where(sweep % EVERY == 0, new, old), seen, self)
+
+
+def is_stuck(mismatch: tuple[jax.Array, ...], skipped: jax.Array) -> jax.Array:
+    """Whether a sweep, in which so many visits were left out, has changed no site, and so no other would."""
+    together = jnp.concatenate(mismatch)
+    left_out = jnp.isinf(together)
+    return jnp.all(left_out | (together == 0)) & jnp.any(left_out) & (skipped >= jnp.sum(left_out))
