@@ -1,14 +1,16 @@
 """What happens around every program that JAX compiles: kept, counted, and not interrupted.
 
 JAX reports to listeners when it begins and ends to trace, to lower and to compile a program. Ours are registered by the
-first call that computes, and for the length of one compilation they
+first call that computes. For the length of such a stage, and for programs that the library has asked for, they
 
-* let JAX's compilation cache look into the folder of `kept_programs`, if the library has asked for the program and the
-  user has named no cache folder of their own. Programs that others ask for are neither looked up nor kept, and JAX's
-  settings are never changed for the process: a folder the user names, at any time, is the one that is used;
-* hold back Ctrl-C in the main thread until the program is compiled. JAX would leave the compiler running, and a process
-  that ends meanwhile is killed by a segmentation fault;
-* tell the clocks of `measured_compiling`, so that seconds of compiling and of running can be told apart.
+* let JAX's compilation cache look into the folder of `kept_programs`, if the user has named no cache folder. JAX's
+  settings are not changed: a folder the user names, at any time, is the one that is used from then on;
+* hold back Ctrl-C in the main thread until the stage is over. JAX would leave the compiler running, and a process that
+  ends meanwhile is killed by a segmentation fault; while a program is traced, an interruption may also get lost in one
+  of JAX's callbacks that may not raise;
+* tell the clocks of `compile_clock`, so that seconds of compiling and of running can be told apart.
+
+Programs of the user's own, a `jit` around the library among them, are left alone.
 """
 
 import contextlib
@@ -163,48 +165,44 @@ class LentFolder:
 lent_folder = LentFolder()
 
 
-class Compiling(threading.local):
-    """What surrounds the compilation that is going on in this thread."""
+class Surroundings(threading.local):
+    """What surrounds the stages that this thread is in: tracing one program may ask for another."""
 
-    around: contextlib.ExitStack | None = None
+    def __init__(self) -> None:
+        self.open: list[tuple[str, contextlib.ExitStack]] = []
 
 
-compiling = Compiling()
+surroundings = Surroundings()
 
 
 def began(event: str, value: float, **unused: Any) -> None:
     """JAX begins a stage."""
     if event not in STAGES:
         return
-    if event == COMPILED:
-        if compiling.around is not None:  # whoever cleared JAX's listeners has taken away the one of the end
-            listen.cache_clear()
-            listen()
-            finish()
-        with contextlib.ExitStack() as around:
+    if event == COMPILED and any(own == COMPILED for own, _ in surroundings.open):
+        # No program is compiled inside another: whoever cleared JAX's listeners has taken away the one of the end.
+        while surroundings.open:
+            surroundings.open.pop()[1].close()
+        listen.cache_clear()
+        listen()
+    with contextlib.ExitStack() as around:
+        if is_asked_by_library():
             around.enter_context(interruptions_held())
-            if is_asked_by_library():
+            if event == COMPILED:
                 around.enter_context(lent_folder())
-            compiling.around = around.pop_all()
+        surroundings.open.append((event, around.pop_all()))
     for clock in clocks.get():
         clock.begin()
 
 
 def ended(event: str, seconds: float, **unused: Any) -> None:
-    """JAX has ended a stage."""
+    """JAX has ended a stage. An interruption that has come is obeyed here."""
     if event not in STAGES:
         return
     for clock in clocks.get():
         clock.end()
-    if event == COMPILED:
-        finish()
-
-
-def finish() -> None:
-    """Undo what surrounds a compilation; an interruption that has come is obeyed here."""
-    around, compiling.around = compiling.around, None
-    if around is not None:
-        around.close()
+    if surroundings.open and surroundings.open[-1][0] == event:
+        surroundings.open.pop()[1].close()
 
 
 def is_asked_by_library() -> bool:

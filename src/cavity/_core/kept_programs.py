@@ -62,14 +62,14 @@ class ProgramFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._path = root / version_and_machine()  # JAX names it in its log
+        self.path = root / version_and_machine()
         #: bytes written since the size was looked at; None before the first program is written
         self.written: int | None = None
         self.writable = True
 
     def get(self, key: str) -> bytes | None:
         """The program of this key, if there is a whole one that can be trusted."""
-        path = self._path / f"{key}{PROGRAM}"
+        path = self.path / f"{key}{PROGRAM}"
         try:
             with open(path, "rb", opener=open_no_link) as file:
                 found = file.read() if is_ours_alone(os.fstat(file.fileno())) else b""
@@ -94,15 +94,15 @@ class ProgramFolder:
 
     def _write(self, key: str, content: bytes) -> None:
         """The file as a whole or not at all; others are deleted first where there are too many."""
-        self._path.mkdir(mode=0o700, exist_ok=True)
+        self.path.mkdir(mode=0o700, exist_ok=True)
         if self.written is None or self.written > BETWEEN_LOOKS:
-            delete_old(self.root, self._path)
+            delete_old(self.root, self.path)
             self.written = 0
-        handle, partial = tempfile.mkstemp(suffix=PARTIAL, dir=self._path)  # which nobody else can read
+        handle, partial = tempfile.mkstemp(suffix=PARTIAL, dir=self.path)  # which nobody else can read
         try:
             with open(handle, "wb") as file:
                 file.write(content)
-            os.replace(partial, self._path / f"{key}{PROGRAM}")
+            os.replace(partial, self.path / f"{key}{PROGRAM}")
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(partial)
@@ -123,8 +123,8 @@ def open_no_link(path: str, flags: int) -> int:
 
 
 def version_and_machine() -> str:
-    """The name of the folder of programs that this process may run: other processors may not know their instructions."""
-    lines = [platform.machine(), platform.processor(), platform.python_implementation()]
+    """The folder of programs that this process may run: another processor may not know their instructions."""
+    lines = [platform.machine(), platform.processor()]
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             for line in map(str.strip, file):
