@@ -15,7 +15,7 @@ import pytest
 
 import cavity as cv
 from cavity._core import compiling
-from cavity._core.compiling import CompileClock, compile_clock, interruptions_held
+from cavity._core.compiling import CompileClock, compile_clock, interruptions_held, split_seconds
 
 # ---------------------------------------------------------------- Ctrl-C
 
@@ -125,10 +125,8 @@ def test_handlers_that_ignore_or_end_the_process_stay_and_other_threads_have_non
 
 
 def test_programs_of_the_user_are_told_from_those_the_library_asks_for(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        compiling, "is_asked_by_library", lambda found=compiling.is_asked_by_library: asked.append(found())
-    )
+    asked, found = [], compiling.is_asked_by_library
+    monkeypatch.setattr(compiling, "is_asked_by_library", lambda frame: asked.append(found(frame)))
     compiling.listen()
     jax.jit(lambda x: x * 1.25 + 7)(jnp.ones(3))
     assert asked and not any(asked)
@@ -158,7 +156,8 @@ def test_a_clock_counts_time_in_which_anything_is_compiled_once(monkeypatch):
     clock.begin()
     now[0] += 0.25
     assert clock.lasting() == pytest.approx(0.25)
-    assert clock.split(20.0) == "20.0 s, 10.0 s of them compiling and 10.0 s running"
+    assert split_seconds(20.0, clock.seconds) == "20.0 s: 10.0 s compiling, 10.0 s running"
+    assert split_seconds(9.96, clock.seconds) == "10.0 s: 10.0 s compiling, 0.0 s running"
 
 
 def test_a_clock_sees_the_programs_of_its_thread_alone():

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import jax
@@ -69,11 +70,6 @@ class CompileClock:
         now = time.perf_counter()
         return now - self.stretch if self.programs or now - self.ended < PAUSE else 0.0
 
-    def split(self, seconds: float) -> str:
-        """Seconds in words, compiling and running apart."""
-        compiling = min(self.seconds, seconds)
-        return f"{seconds:.1f} s, {compiling:.1f} s of them compiling and {seconds - compiling:.1f} s running"
-
 
 #: the clocks that run in this thread
 clocks: ContextVar[tuple[CompileClock, ...]] = ContextVar("clocks", default=())
@@ -89,6 +85,12 @@ def compile_clock() -> Iterator[CompileClock]:
         yield clock
     finally:
         clocks.reset(token)
+
+
+def split_seconds(seconds: float, compiling: float) -> str:
+    """Seconds in words: how many went into compiling, and how many into running what was compiled."""
+    compiling = min(compiling, seconds)
+    return f"{seconds:.1f} s: {compiling:.1f} s compiling, {seconds - compiling:.1f} s running"
 
 
 @contextlib.contextmanager
@@ -186,7 +188,7 @@ def began(event: str, value: float, **unused: Any) -> None:
         listen.cache_clear()
         listen()
     with contextlib.ExitStack() as around:
-        if is_asked_by_library():
+        if is_asked_by_library(sys._getframe(1)):
             around.enter_context(interruptions_held())
             if event == COMPILED:
                 around.enter_context(lent_folder())
@@ -205,9 +207,8 @@ def ended(event: str, seconds: float, **unused: Any) -> None:
         surroundings.open.pop()[1].close()
 
 
-def is_asked_by_library() -> bool:
-    """Whether a function of the library, other than these listeners, waits for the program."""
-    frame = sys._getframe(2)
+def is_asked_by_library(frame: FrameType | None) -> bool:
+    """Whether a function of the library, here or further out, waits for the program."""
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith("cavity."):
             return True
