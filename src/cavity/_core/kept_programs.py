@@ -33,7 +33,7 @@ from cavity._version import __version__
 #: where programs are kept, or "off"
 VARIABLE = "CAVITY_CACHE"
 #: bytes of all files together; beyond, those used least recently are deleted until a share is left
-LARGEST, KEPT_SHARE = 2**30, 0.75
+LARGEST, KEPT_SHARE = 10**9, 0.75
 #: bytes written by a process between two looks at the size of the folder
 BETWEEN_LOOKS = LARGEST // 16
 #: seconds after which what nobody uses is deleted: programs of other versions, and files left behind half-written
