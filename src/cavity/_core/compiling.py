@@ -130,7 +130,7 @@ class LentFolder:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        folder = None if jax.config.jax_compilation_cache_dir else the_folder()
+        folder = None if jax_config.compilation_cache_dir.value else the_folder()
         with self.lock:
             lent = folder is not None and getattr(jax_cache, "_cache", "unknown") in (None, self)
             if lent:
@@ -197,7 +197,7 @@ def began(event: str, value: float, **unused: Any) -> None:
         clock.begin()
 
 
-def ended(event: str, seconds: float, **unused: Any) -> None:
+def ended(event: str, duration_secs: float, **unused: Any) -> None:
     """JAX has ended a stage. An interruption that has come is obeyed here."""
     if event not in STAGES:
         return
@@ -219,14 +219,9 @@ def is_asked_by_library(frame: FrameType | None) -> bool:
 @functools.cache
 def listen() -> None:
     """Register the listeners, once; JAX has none of them more than once."""
-    for unregister, register, own in (
-        (jax.monitoring.unregister_scalar_listener, jax.monitoring.register_scalar_listener, began),
-        (
-            jax.monitoring.unregister_event_duration_listener,
-            jax.monitoring.register_event_duration_secs_listener,
-            ended,
-        ),
-    ):
-        with contextlib.suppress(AssertionError):  # it is not registered
-            unregister(own)
-        register(own)
+    with contextlib.suppress(AssertionError):  # it is not registered
+        jax.monitoring.unregister_scalar_listener(began)
+    with contextlib.suppress(AssertionError):
+        jax.monitoring.unregister_event_duration_listener(ended)
+    jax.monitoring.register_scalar_listener(began)
+    jax.monitoring.register_event_duration_secs_listener(ended)
