@@ -15,7 +15,8 @@ from cavity._core.kept_programs import ProgramFolder, kept_files
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """A folder for programs, and nothing that JAX has been told."""
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CAVITY_CACHE", str(tmp_path / "programs"))
     return tmp_path / "programs"
 
