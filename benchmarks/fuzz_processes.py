@@ -6,6 +6,7 @@
     forked     a random call in a fork: the answer, or the refusal that says what to do
     threads    2 to 6 threads with random work at once, against the same work one after another
     SIGINT     an interruption at a random moment of a call whose programs are compiled; the next call is as before
+    compiling  an interruption at a random moment of the first call of a process, which compiles; it ends cleanly
     killed     SIGTERM or SIGKILL at a random moment of a stream with a checkpoint, resumed: the bits of a whole run
     state      a random call that succeeds, fails or is interrupted leaves the state of the process as it was
 
@@ -80,7 +81,7 @@ def draw_fit(rng: np.random.Generator, **options: Any) -> tuple[Answer, np.ndarr
     score = X.sum(axis=1) + 0.3 * rng.normal(size=rows)
     labels, grades = np.where(score > 0, 1, -1), np.digitize(score, np.quantile(score, [0.3, 0.6]))
     process = {
-        "kernel": rng.choice([None, cv.kernels.RBF(1.0), cv.kernels.Matern52(0.7)]),
+        "kernel": rng.choice([None, cv.kernels.RBF(1.0), cv.kernels.Matern(0.7)]),
         "optimize": bool(rng.random() < 0.3),
     }
     process |= {"approximation": rng.choice([None, "inducing", "features"]), "rank": 5} | options
@@ -192,6 +193,36 @@ def try_sigint(rng: np.random.Generator) -> str:
     return "right" if bits(make(), X) == answers and global_state() == state else "wrong"
 
 
+def first_call(seed: int) -> None:
+    """What a process that is interrupted does."""
+    make, _ = draw_fit(np.random.default_rng(seed))
+    print("ready", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        make()
+
+
+def try_compiling(rng: np.random.Generator) -> str:
+    seed, folder = int(rng.integers(2**31)), str(Path(__file__).parent)
+    code = f"import sys; sys.path.insert(0, {folder!r}); import fuzz_processes; fuzz_processes.first_call({seed})"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION")}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment | {"CAVITY_CACHE": "off"}, text=True, **pipes) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(15.0 * rng.random())
+        child.send_signal(signal.SIGINT)
+        try:
+            _, said = child.communicate(timeout=PATIENCE - 20.0)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return "hung"
+    # An interruption at the very end is Python's own, and one in code that Python makes for itself ends by the signal.
+    return (
+        "right" if child.returncode == 0 or (child.returncode == -signal.SIGINT and "Fatal" not in said) else "crashed"
+    )
+
+
 def stream(folder: Path, seed: int) -> list[bytes]:
     """The answers of a stream of slow batches that writes a checkpoint, or goes on from it."""
     rng = np.random.default_rng(seed)
@@ -268,6 +299,7 @@ TRIALS = {
     "forked": try_forked,
     "threads": try_threads,
     "SIGINT": try_sigint,
+    "compiling": try_compiling,
     "killed": try_killed,
     "state": try_state,
 }

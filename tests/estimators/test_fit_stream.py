@@ -135,7 +135,8 @@ def test_verbose_tells_of_passes():
     told = []
     machine(verbose=told.append, method=cavity.EP(tol=1e-4)).fit_stream(batches(), ["no", "yes"])
     assert told[0].startswith("BayesPointMachine: sweep 1, 90 rows, ") and "mismatch" in told[0]
-    assert told[-1].startswith(f"BayesPointMachine: measurement after sweep {len(told) - 1}, 90 rows, ")
+    assert told[-2].startswith(f"BayesPointMachine: measurement after sweep {len(told) - 2}, 90 rows, ")
+    assert told[-1].endswith(" s running")
 
 
 def test_what_a_stream_cannot_do_is_refused():

@@ -1,5 +1,7 @@
 """Rows that come in parts: what they weigh, and that nothing is lost on the way."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ POINTS = RNG.standard_normal((24, 3))
 LABELS = (POINTS @ [1.0, -1.0, 0.0] + 0.3 > 0).astype(int)
 ORDER = np.argsort(LABELS, kind="stable")  # the first part holds one class only
 FIRST, SECOND = ORDER[:8], ORDER[8:]
+SECONDS = re.compile(r"([\d.]+) s: ([\d.]+) s compiling, ([\d.]+) s running")
 TIGHT = cavity.EP(tol=1e-10)
 
 
@@ -78,9 +81,12 @@ def test_verbose_tells_of_points_and_sweeps(capsys):
     told = []
     GPRegressor(RBF(1.0), noise=0.5, verbose=told.append).fit(POINTS, POINTS[:, 0])
     assert told[0].startswith("GPRegressor: search, point 1, log evidence ")
-    assert told[-1].startswith("GPRegressor: sweep 1, mismatch ")
+    assert told[-2].startswith("GPRegressor: sweep 1, mismatch ")
+    total, compiling, running = map(float, SECONDS.fullmatch(told[-1].removeprefix("GPRegressor: ")).groups())
+    assert compiling + running == pytest.approx(total, abs=0.11)  # rounded
     streamed(machine(verbose=1)).refine(POINTS, LABELS)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(",")[0] for line in lines[:2]] == ["BayesPointMachine: sweep 1", "BayesPointMachine: sweep 2"]
+    assert SECONDS.fullmatch(lines[-1].removeprefix("BayesPointMachine: "))
     GPRegressor(RBF(1.0), noise=0.5, optimize=False).fit(POINTS, POINTS[:, 0])
     assert capsys.readouterr().out == ""

@@ -2,11 +2,14 @@
 
 import io
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
 import cavity
 from cavity.reports import SweepProgress, UnitProgress
+from cavity.reports import progress as progress_bars
 
 
 def run_sweeps(console, quiet):
@@ -28,6 +31,18 @@ def test_nothing_is_shown_off_a_terminal_or_when_quiet():
         stream = io.StringIO()
         run_sweeps(Console(file=stream, force_terminal=terminal), quiet)
         assert stream.getvalue() == ""
+
+
+def test_a_long_compilation_is_shown_while_it_lasts(monkeypatch):
+    monkeypatch.setattr(progress_bars, "AFTER", 0.0)
+    for quick, shown in ((False, True), (True, False)):
+        stream = io.StringIO()
+        with UnitProgress("work", 1, 0, Console(file=stream, force_terminal=True, width=120)) as progress:
+            if not quick:
+                jax.jit(lambda x: jnp.tanh(x) @ x)(jnp.ones(4))
+            progress.progress.refresh()
+        assert (progress_bars.COMPILING in stream.getvalue()) is shown
+        assert (progress.clock.seconds > 0.0) is shown
 
 
 def test_units_are_counted():

@@ -1,4 +1,4 @@
-"""The commands: `cavity fit`, `predict`, `select`, `infer`, `demo`, `reproduce`, and `cavity --version`."""
+"""The commands: `cavity fit`, `predict`, `select`, `infer`, `demo`, `warm`, `cache`, `reproduce`, and `--version`."""
 
 import ast
 from importlib.machinery import PathFinder
@@ -21,6 +21,8 @@ COMMANDS = {
     "select": "cavity._cli.select:select",
     "infer": "cavity._cli.infer:infer_command",
     "demo": "cavity._cli.demos:demo",
+    "warm": "cavity._cli.warm:warm",
+    "cache": "cavity._cli.cache:cache_command",
 }
 APPEARANCE: dict[str, Any] = {
     "add_completion": False,

@@ -64,12 +64,12 @@ def fit_command(
         recipe, sheet, X, y, notes = read_labelled(data, reading)
         names = [] if report is None else [name for name in COMPARED if name != kernel]
         others = {name: dataclasses.replace(candidate, kernel=name) for name in names}
-        with UnitProgress("compiling and fitting", 1 + len(others), console=console) as progress:
+        with UnitProgress("fitting", 1 + len(others), console=console) as progress:
             progress.begin(kernel)
             began = time.perf_counter()
             estimator = candidate.estimator(X)
             notes += fit_with_notes(estimator, X, y, progress_callback(progress, kernel))
-            found = findings(estimator, X, y, time.perf_counter() - began)
+            found = findings(estimator, X, y, time.perf_counter() - began, progress.clock.seconds)
             progress.finish()
             # What was asked for is kept, whatever becomes of the comparison.
             save_model(out, estimator, recipe)

@@ -16,6 +16,7 @@ from cavity._cli.errors import check_target, in_a_sentence, printable
 from cavity._cli.fit import print_notes, print_written, shown
 from cavity._cli.options import Overwrite
 from cavity._core import checks
+from cavity._core.compiling import split_seconds
 from cavity._storage.writing import write_whole
 from cavity.discrete import Clusters, DiscreteGraph, exact_discrete, exact_map, max_product
 from cavity.discrete.graph import Contradiction
@@ -88,6 +89,7 @@ class InferenceAnswer(NamedTuple):
     ending: str
     settled: bool
     seconds: float = 0.0
+    compiling: float = 0.0
 
 
 def infer_command(
@@ -159,6 +161,7 @@ def answered(graph: DiscreteGraph, question: Question, console: Console) -> Infe
         with UnitProgress("exact inference", 1, console=console) as bar:
             bar.begin("maxima" if maximise else "sums")
             answer = most_probable(graph) if maximise else exactly(graph)
+        compiling = bar.clock.seconds
     else:
         form = question.form if question.clusters is None else named_clusters(graph, question.clusters)
         with SweepProgress(question.method, console=console) as progress:
@@ -173,7 +176,8 @@ def answered(graph: DiscreteGraph, question: Question, console: Console) -> Infe
             except TooManyStates:
                 largest = f"more than {LARGEST} joint states, which this --approximation cannot sum over"
                 raise ValueError(f"A table of the model has {largest}; --approximation exact may do it.") from None
-    return answer._replace(seconds=time.perf_counter() - began)
+        compiling = progress.clock.seconds
+    return answer._replace(seconds=time.perf_counter() - began, compiling=compiling)
 
 
 def approximated(
@@ -288,7 +292,7 @@ def summarise_inference(graph: DiscreteGraph, answer: InferenceAnswer, form: str
         ("approximation", form),
         ("method", answer.method),
         ("status", answer.ending),
-        ("time", f"{answer.seconds:.2f} s"),
+        ("time", split_seconds(answer.seconds, answer.compiling)),
     ]
     return Table("Inference", ("what", "value"), rows)
 

@@ -65,7 +65,7 @@ def select(
         recipe, _, X, y, notes = read_labelled(data, reading)
         print_notes(notes, console)
         named = {f"{one.kernel}, {one.likelihood}": one for one in candidates}
-        with UnitProgress("compiling and fitting", len(named), console=console) as progress:
+        with UnitProgress("fitting", len(named), console=console) as progress:
             rows = compared(named, X, y, progress)
         show(evidence_table(rows, "Kernels and likelihoods"), console)
         best = best_candidate(rows, candidates)
@@ -73,7 +73,7 @@ def select(
             f"rbf, {best.likelihood}, width {factor:g} × median": dataclasses.replace(best, kernel="rbf", width=factor)
             for factor in WIDTHS
         }
-        with UnitProgress("compiling and fitting", len(widths), console=console) as progress:
+        with UnitProgress("fitting", len(widths), console=console) as progress:
             tried = compared(widths, X, y, progress)
         show(evidence_table(tried, "Widths"), console)
         command = suggest_fit(data, best, reading)

@@ -8,7 +8,7 @@ same: to bring them back may take longer than the run that made them. What is pi
 (`host_state`), because JAX's own arrays lose half their digits where they are unpickled outside the scope.
 
 A process that was forked from one that has computed is told so where the scope opens: it has none of the threads that
-JAX waits for.
+JAX waits for. The first call also lets `compiling` know of the programs that are compiled from then on.
 
 At the end: numbers that may be differentiated forward and not in reverse.
 """
@@ -26,6 +26,8 @@ from jax.core import Tracer
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from cavity._core.compiling import listen
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -40,6 +42,7 @@ def refuse_fork() -> None:
     own = os.getpid()
     if not computing:
         computing.append(own)
+        listen()
     elif computing[0] != own:
         raise RuntimeError(
             "this process was forked from one in which cavity had computed, and JAX does not survive that: start "

@@ -1,8 +1,10 @@
 """What all estimators share: checks of input, predictions, a truthful summary, draws, saving, and lines of progress."""
 
+import contextlib
 import os
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter, methodcaller
 from typing import Any, ClassVar
 
@@ -16,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cavity._core import checks
+from cavity._core.compiling import compile_clock, split_seconds
 from cavity._core.precision import float64
 from cavity.estimators._saving import save_estimator
 from cavity.estimators._types import ClassWeight, FittedModel, Rows, Seed, Vector, Verbose
@@ -281,13 +284,21 @@ class ProgressLines:
         )
 
 
-def progress_lines(verbose: Verbose, name: str) -> ProgressLines | None:
-    """What `verbose` asks for: nothing for 0, lines on standard output for a number above, or a function of a line."""
-    if callable(verbose):
-        return ProgressLines(verbose, name)
-    if not isinstance(verbose, bool | int | np.integer) or verbose < 0:
+@contextlib.contextmanager
+def progress_lines(verbose: Verbose, name: str) -> Iterator[ProgressLines | None]:
+    """What `verbose` asks for: nothing for 0, lines on standard output for a number above, or a function of a line.
+
+    The last line, at the end of the block, says how long it took.
+    """
+    if not callable(verbose) and (not isinstance(verbose, bool | int | np.integer) or verbose < 0):
         raise ValueError(f"verbose must be a whole number from 0, or a function of a line of text; found {verbose!r}.")
-    return ProgressLines(print_line, name) if verbose else None
+    if not callable(verbose) and not verbose:
+        yield None
+        return
+    lines, began = ProgressLines(verbose if callable(verbose) else print_line, name), time.perf_counter()
+    with compile_clock() as clock:
+        yield lines
+    lines.callback(f"{name}: {split_seconds(time.perf_counter() - began, clock.seconds)}")
 
 
 def print_line(line: str) -> None:

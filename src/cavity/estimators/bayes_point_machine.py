@@ -42,8 +42,8 @@ class BayesPointMachine(StreamingClassifier):
         class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
         random_state: seed of `sample_posterior` where that is given none.
         n_jobs: how many classes to fit at a time, in threads.
-        verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
-            with these lines instead.
+        verbose: 1 prints a line for every point of the search and every sweep of the last run, and at the end how many
+            seconds went into compiling and running; a function is called with these lines instead.
         max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
             the status `time_budget`; a first sweep is always made.
 
@@ -137,16 +137,16 @@ class BayesPointMachine(StreamingClassifier):
         factor, free, variance = self._parts()
         options: dict[str, Any] = {"factor": factor, "sample_weight": unique.sample_weight}
         options |= {"method": self.method, "seed": seed, "max_seconds": self.max_seconds}
-        lines = progress_lines(self.verbose, f"{type(self).__name__}{name}")
-        if lines is not None:
-            options |= {"callback": lines.sweep, "search_callback": lines.point}
-        if unique.X.shape[1] <= len(unique.X):
-            return fit_linear_model(
-                unique.X, unique.y, prior_variance=variance, optimize=bool(free), free=free, **options
-            )
-        kernel = Linear(variance) if "prior_variance" in free else Linear(variance).fix()
-        free = tuple(name for name in free if name != "prior_variance")
-        return fit_exact_gp(unique.X, unique.y, kernel=kernel, free=free, **options)
+        with progress_lines(self.verbose, f"{type(self).__name__}{name}") as lines:
+            if lines is not None:
+                options |= {"callback": lines.sweep, "search_callback": lines.point}
+            if unique.X.shape[1] <= len(unique.X):
+                return fit_linear_model(
+                    unique.X, unique.y, prior_variance=variance, optimize=bool(free), free=free, **options
+                )
+            kernel = Linear(variance) if "prior_variance" in free else Linear(variance).fix()
+            free = tuple(name for name in free if name != "prior_variance")
+            return fit_exact_gp(unique.X, unique.y, kernel=kernel, free=free, **options)
 
     def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)
@@ -237,9 +237,9 @@ class BayesPointMachine(StreamingClassifier):
 
         def refine(unique: UniqueRows, model: LinearModel, seen: SeenRows, name: str) -> LinearModel:
             known = dataclasses.replace(model, sites=seen.sites_of(unique))
-            lines = progress_lines(self.verbose, f"{type(self).__name__}{name}")
             options: dict[str, Any] = {"sample_weight": unique.sample_weight, "method": self.method}
-            return known.refine(unique.X, unique.y, callback=None if lines is None else lines.sweep, **options)
+            with progress_lines(self.verbose, f"{type(self).__name__}{name}") as lines:
+                return known.refine(unique.X, unique.y, callback=None if lines is None else lines.sweep, **options)
 
         models = self._in_threads(refine, rows.sets, self.models_, self._seen, names)
         self._warn(models, names)

@@ -94,7 +94,6 @@ class GaussianProcess(LatentGaussianEstimator):
         # Without a random_state a fit has no random numbers: points and features are those of one seed.
         fixed_seed = 0 if self.random_state is None else seed
         who = type(self).__name__
-        lines = progress_lines(self.verbose, f"{who}{name}")
         form = process_form(self.approximation, self.rank, kernel, unique, fixed_seed, who)
         options: dict[str, Any] = {
             "kernel": kernel if self.optimize or not free else fix_kernel(kernel),
@@ -106,14 +105,15 @@ class GaussianProcess(LatentGaussianEstimator):
             "deviations": search_deviations(self.kernel, kernel) if self.optimize else None,
             "restarts": self.restarts,
             "seed": seed,
-            "callback": None if lines is None else lines.sweep,
-            "search_callback": None if lines is None else lines.point,
             "max_seconds": self.max_seconds,
         }
-        if form.basis is None:
-            return fit_exact_gp(unique.X, unique.y, **options)
-        learn_inputs = form.learn_inputs and self.optimize
-        return fit_sparse_gp(unique.X, unique.y, basis=form.basis, learn_inputs=learn_inputs, **options)
+        with progress_lines(self.verbose, f"{who}{name}") as lines:
+            if lines is not None:
+                options |= {"callback": lines.sweep, "search_callback": lines.point}
+            if form.basis is None:
+                return fit_exact_gp(unique.X, unique.y, **options)
+            learn_inputs = form.learn_inputs and self.optimize
+            return fit_sparse_gp(unique.X, unique.y, basis=form.basis, learn_inputs=learn_inputs, **options)
 
     def _summarise(self, models: Sequence[FittedModel]) -> None:
         super()._summarise(models)

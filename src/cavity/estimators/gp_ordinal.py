@@ -34,8 +34,8 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         restarts: how many more searches to start, at random places within the kernel's bounds.
         class_weight: a dictionary of factors on the sample weights; "balanced" gives all classes the same total.
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
-        verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
-            with these lines instead.
+        verbose: 1 prints a line for every point of the search and every sweep of the last run, and at the end how many
+            seconds went into compiling and running; a function is called with these lines instead.
         max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
             the status `time_budget`; a first sweep is always made.
 

@@ -37,8 +37,8 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         optimize: whether the kernel's free parameters are set where the evidence is largest.
         restarts: how many more searches to start, at random places within the kernel's bounds.
         random_state: seed of restarts, and of `sample_posterior` where that is given none.
-        verbose: 1 prints a line for every point of the search and every sweep of the last run; a function is called
-            with these lines instead.
+        verbose: 1 prints a line for every point of the search and every sweep of the last run, and at the end how many
+            seconds went into compiling and running; a function is called with these lines instead.
         max_seconds: of every model fitted: the search ends with the best point so far, the run after its sweep with
             the status `time_budget`; a first sweep is always made.
 

@@ -72,7 +72,6 @@ class StreamingClassifier(OneVersusRest):
         if free:
             raise ValueError(f"fit_stream cannot learn {free[0]} from a stream; give it as a number.")
         self._refuse_balanced("fit_stream")
-        lines = progress_lines(self.verbose, type(self).__name__)
 
         def observed(y: np.ndarray) -> np.ndarray:
             codes = class_codes(known, y)
@@ -82,19 +81,20 @@ class StreamingClassifier(OneVersusRest):
         def row_weights(y: np.ndarray) -> np.ndarray:
             return class_weights(self.class_weight, y, np.ones(len(y)), known)
 
-        models, reader = stream_linear_models(
-            batches,
-            factor=factor,
-            prior_variance=variance,
-            features=self._features,
-            observed=observed,
-            row_weights=None if self.class_weight is None else row_weights,
-            method=self.method,
-            checkpoint=checkpoint,
-            every=every,
-            resume=resume,
-            callback=None if lines is None else lines.stream,
-        )
+        with progress_lines(self.verbose, type(self).__name__) as lines:
+            models, reader = stream_linear_models(
+                batches,
+                factor=factor,
+                prior_variance=variance,
+                features=self._features,
+                observed=observed,
+                row_weights=None if self.class_weight is None else row_weights,
+                method=self.method,
+                checkpoint=checkpoint,
+                every=every,
+                resume=resume,
+                callback=None if lines is None else lines.stream,
+            )
         self._warn(models, model_names(known))
         self.classes_, self.n_features_in_ = known, reader.columns
         for name in ("loo_log_predictive_", "loo_probabilities_", "feature_names_in_", "_seen"):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
+from cavity._core.compiling import split_seconds
 from cavity.kernels import Kernel
 from cavity.kernels.base import Sum
 from cavity.reports.figures import BLUE, GREY, STYLES, VERMILION, Figure, figure, label, legend
@@ -85,6 +86,7 @@ class Findings(NamedTuple):
     seconds: float
     residuals: list[np.ndarray]
     histories: list[np.ndarray]
+    compiling: float
 
     @property
     def own(self) -> np.ndarray:
@@ -101,8 +103,8 @@ class Findings(NamedTuple):
         return np.argsort(self.own, kind="stable")[:most]
 
 
-def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Findings:
-    """Summary of a classifier fitted to X and y with weights of 1; `seconds` is the time the fit took."""
+def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float, compiling: float = 0.0) -> Findings:
+    """Summary of a classifier fitted to X and y with weights of 1 in so many seconds, those of compiling included."""
     codes = np.searchsorted(estimator.classes_, y)
     probabilities = estimator.loo_probabilities_
     models = estimator.models_
@@ -122,6 +124,7 @@ def findings(estimator: Any, X: np.ndarray, y: np.ndarray, seconds: float) -> Fi
         seconds=seconds,
         residuals=[np.asarray(model.residuals) for model in models],
         histories=[np.array([step["log_evidence"] for step in model.history], float) for model in models],
+        compiling=compiling,
     )
 
 
@@ -196,7 +199,7 @@ def summary(found: Findings) -> Table:
         ("method", found.method),
         ("status", f"{found.status}. {found.sentence}"),
         ("sweeps", f"{found.sweeps} (last run)"),
-        ("time", f"{found.seconds:.1f} s"),
+        ("time", split_seconds(found.seconds, found.compiling)),
     ]
     return Table("Fitted", ("what", "value"), rows)
 

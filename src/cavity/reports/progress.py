@@ -1,28 +1,61 @@
 """Progress bars: of a run of `infer`, and of the units of an experiment. Silent where there is no terminal."""
 
+from contextlib import ExitStack
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
+
+from cavity._core.compiling import CompileClock, compile_clock
+
+#: what is shown once programs have been compiled for so many seconds
+COMPILING, AFTER = "compiling (once per shape)", 1.0
+
+
+class CompilingColumn(ProgressColumn):
+    """Says that programs are being compiled, when that takes long."""
+
+    def __init__(self, bar: "Bar") -> None:
+        super().__init__()
+        self.bar = bar
+
+    def render(self, task: Task) -> Text:
+        return Text(COMPILING if self.bar.clock.lasting() > AFTER else "")
 
 
 class Bar:
-    """A progress display open for the length of a `with` block; disabled off a terminal or when `quiet`."""
+    """A progress display open for the length of a `with` block; disabled off a terminal or when `quiet`.
+
+    clock: of the programs that are compiled in the block.
+    """
 
     columns: tuple[Any, ...] = ()
 
     def __init__(self, description: str, console: Console | None, quiet: bool, **task: Any) -> None:
         console = Console(stderr=True) if console is None else console
         silent = quiet or not console.is_terminal
-        self.progress = Progress(*self.columns, console=console, disable=silent, transient=True)
+        columns = (*self.columns, CompilingColumn(self))
+        self.progress = Progress(*columns, console=console, disable=silent, transient=True)
         self.task = self.progress.add_task(description, **task)
+        self.clock, self.inside = CompileClock(), ExitStack()
 
     def __enter__(self) -> Self:
-        self.progress.start()
+        self.clock = self.inside.enter_context(compile_clock())
+        self.inside.enter_context(self.progress)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.progress.stop()
+        self.inside.close()
 
 
 class SweepProgress(Bar):
@@ -45,7 +78,7 @@ class SweepProgress(Bar):
     columns = (SpinnerColumn(), TextColumn("{task.description} {task.fields[state]}"), TimeElapsedColumn())
 
     def __init__(self, description: str = "EP", console: Console | None = None, quiet: bool = False) -> None:
-        super().__init__(description, console, quiet, total=None, state="compiling")
+        super().__init__(description, console, quiet, total=None, state="")
 
     def __call__(self, solution: Any) -> None:
         """Show the state after a sweep; `solution` is what `infer` hands to its callback."""
