@@ -13,7 +13,7 @@ from cavity._core.precision import float64
 from cavity.distributed._rounds import Accepted, Response, RoundOptions, Rounds
 from cavity.distributed._worker_pool import WorkerPool
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.gaussian import Contributions, GaussianResult, pack_naturals, unpack_naturals
+from cavity.distributed.gaussian import Contributions, GaussianResult, divergence, pack_naturals, unpack_naturals
 from cavity.distributed.linear_shards import measure_rows, shape_of, shard_loaders, visit_rows
 from cavity.factors import Probit
 from cavity.factors.base import Factor

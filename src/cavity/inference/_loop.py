@@ -118,8 +118,9 @@ def visit_together(
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
     group, index = problem.groups[number], jnp.asarray(table[0])
     rows = gather(group, state.sites[number], state.memory[number], table[0], mask)
-    local = problem.posterior.marginals(problem.prior, state.q, group.scope, table[0].clip(max=group.size - 1))
-    trial = propose_together(method, group, state.moments[number], local, rows, key)
+    which, removed = table[0].clip(max=group.size - 1), deletion(method, rows)
+    seen = problem.posterior.cavities(problem.prior, state.q, group.scope, which, removed)
+    trial = propose_together(method, group, state.moments[number], seen, rows, key)
     step = step_of(method, group, rows, trial)
 
     def rebuilt(share: jax.Array | float) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity.inference._visit import ProposedUpdate, SiteBatch, propose, step_of
+from cavity.inference._visit import ProposedUpdate, SiteBatch, deletion, propose, step_of
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 
@@ -19,7 +19,12 @@ MANY_COPIES = 4.0
 
 
 def propose_together(
-    method: UpdateRule, group: SiteGroup, learned: Any, local: jax.Array, rows: SiteBatch, key: jax.Array
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    seen: tuple[jax.Array, jax.Array],
+    rows: SiteBatch,
+    key: jax.Array,
 ) -> ProposedUpdate:
     """As `propose`, with the share of the step that the m copies of a site can take together.
 
@@ -30,8 +35,11 @@ def propose_together(
     the secant step to f(s) = s. The slope of f along the step, counted where it is negative and the full step would
     overshoot, is from a second integration: after a step that moves q by no more than about its own spread, which no
     step exceeds. In a single pass the full step is taken, for nothing else would make up for it.
+
+    seen: the marginals of q that the sites see, and their cavities.
     """
-    trial = propose(method, group, learned, local, rows, key)
+    local, cavity = seen
+    trial = propose(method, group, learned, local, rows, key, cavity)
     if group.at_most_one or method.single_pass:
         return trial
     family, multiplicity = method.projection.adapt(group.family), rows.multiplicity
@@ -67,7 +75,8 @@ def visit(
     scales and counts follow for all together.
     """
     places, rows = block
-    trial = propose_together(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
+    seen = problem.posterior.local_cavities(window, group.scope, places, deletion(method, rows))
+    trial = propose_together(method, group, learned, seen, rows, key)
     change = rows.multiplicity[:, None] * step_of(method, group, rows, trial)
     absorb = partial(problem.posterior.absorb, window, group.scope, places)
     # A single site of one copy moves q between two proper distributions: itself and the projected one.

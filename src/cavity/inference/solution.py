@@ -311,6 +311,9 @@ def leave_one_out(
     The whole site is deleted. −inf where the cavity is improper, nan where moments, as learned, are unsure.
     """
     rule, answers, posterior = UpdateRule(), [], problem.posterior
+    pairs = zip(problem.groups, sites, strict=True)
+    weighted = tuple((group.scope, group.multiplicities[:, None] * own) for group, own in pairs)
+    q = posterior.restored(problem.prior, q, weighted)
     for group, own, learned in zip(problem.groups, sites, moments, strict=True):
         rows = gather(group, own, jnp.zeros((group.size, rule.projection.memory)), np.arange(group.size))
         local, cavities = posterior.cavities(problem.prior, q, group.scope, rows.which, deletion(rule, rows))
@@ -333,13 +336,14 @@ def as_solution(
     if unfinished is Status.RUNNING:
         code = jnp.asarray(CODES.index(Status.RUNNING))
     else:
-        code = status_code(problem.posterior, method, state.q, report, unfinished)
+        left_out = method.single_pass & (state.counts.improper_cavity > 0)
+        code = status_code(problem.posterior, method, state.q, report, unfinished, left_out)
     evaluations: Any = 0
     for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
         evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
     return Solution(
         problem=problem,
-        q=state.q,
+        q=problem.posterior.kept(state.q),
         sites=state.sites,
         memory=state.memory,
         moments=state.moments,
@@ -361,7 +365,9 @@ def as_solution(
     )
 
 
-def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
+def status_code(
+    posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status, left_out: Any = False
+) -> jax.Array:
     """The place in `CODES` of the status, from what was measured at the final q; the first that applies.
 
     Args:
@@ -370,6 +376,7 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
         q: at the end.
         report: what was measured there.
         unfinished: the status where the report names none.
+        left_out: whether visits of a single pass were left out, whose sites are then flat and missing from q.
 
     Returns:
         A number, also under `jit`: `list(Status)[code]` is the status.
@@ -391,6 +398,7 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
         (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
+        (jnp.asarray(left_out), Status.SITES_SKIPPED),
         (jnp.array(method.single_pass), Status.SINGLE_PASS),
         (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
     ]

@@ -174,6 +174,23 @@ class Posterior(ABC):
             Natural parameters, one row per site.
         """
 
+    def local_cavities(
+        self, window: Window, scope: Any, place: Any, removed: Float[Array, "sites k"]
+    ) -> tuple[Float[Array, "sites k"], Float[Array, "sites k"]]:
+        """`cavities` inside a window, of the sites at `place` in it.
+
+        Args:
+            window: as for `local`.
+            scope: as for `local`.
+            place: as for `local`.
+            removed: natural parameters to be taken out, one row per site.
+
+        Returns:
+            Natural parameters of the marginals and of the cavities.
+        """
+        seen = self.local(window, scope, place)
+        return seen, seen - removed
+
     @abstractmethod
     def absorb(self, window: Window, scope: Any, place: Any, change: Float[Array, "sites k"]) -> Window:
         """The window times the weighted changes (one row per site) of the sites at `place`.
@@ -296,6 +313,30 @@ class Posterior(ABC):
         """
         seen = self.marginals(prior, q, scope, index)
         return seen, seen - removed
+
+    def kept(self, q: Q) -> Q:
+        """What a solution keeps of q.
+
+        Args:
+            q: as `refresh` gives it.
+
+        Returns:
+            Something that `views` and what else is asked of a solution take for q.
+        """
+        return q
+
+    def restored(self, prior: Any, kept: Q, groups: tuple[tuple[Any, Float[Array, "_sites _k"]], ...]) -> Q:
+        """q as it was before `kept`.
+
+        Args:
+            prior: as in `refresh`.
+            kept: of q.
+            groups: as in `refresh`.
+
+        Returns:
+            q as `refresh` gives it.
+        """
+        return kept
 
     @abstractmethod
     def views(self, prior: Any, q: Q) -> dict[str, Callable[[], Float[Array, "..."]]]:

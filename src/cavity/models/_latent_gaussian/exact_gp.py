@@ -8,7 +8,6 @@ Its prior and what a kernel matrix must be, how it predicts, and its fit, in whi
 import dataclasses
 import functools
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Unpack
 
@@ -28,6 +27,7 @@ from cavity.kernels import Kernel
 from cavity.kernels.parameters import without_bounds
 from cavity.models._latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models._latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
+from cavity.models._latent_gaussian.lost_digits import warn_of_lost_digits
 from cavity.models._latent_gaussian.rows import bucket, padded, padded_group, padded_with_zeros, weighted_sites
 from cavity.posteriors.dense_algebra import KernelPrior, dense, information, response, window_sizes
 from cavity.posteriors.dense_gaussian import DenseGaussian
@@ -40,8 +40,6 @@ MANY_LATENTS = 512
 ROUNDING = 1e-12
 #: rows predicted at a time, with all training rows
 CHUNK = 1024
-#: share of an answer that may be rounding without a word
-LOST = 1e-7
 #: smallest singular value of rows of features, scaled to length 1, that are linearly independent by far
 INDEPENDENT = 1e-3
 
@@ -158,23 +156,6 @@ def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> La
         means.append(np.asarray(mean))
         variances.append(np.asarray(variance))
     return np.concatenate(means)[: len(X)], np.concatenate(variances)[: len(X)]
-
-
-def warn_of_lost_digits(problem: Problem, q: Any, sites: Any) -> None:
-    """Say so where a kernel matrix is so nearly singular beside its sites that its rounding is seen in the answer.
-
-    Of (K + T⁻¹)⁻¹, whose diagonal is τ (1 − τ Σ), an error of the size of K's rounding is moved by that product.
-    """
-    ((group,), tau) = problem.groups, np.asarray(problem.groups[0].multiplicities) * np.asarray(sites)[:, 1]
-    largest = float(np.max(np.asarray(problem.prior.covariance.diagonal())[group.multiplicities > 0], initial=0.0))
-    lost = np.finfo(float).eps * largest * float(np.max(np.abs(tau * np.asarray(q.weak)), initial=0.0))
-    if lost > LOST:
-        warnings.warn(
-            f"The kernel matrix is nearly singular and far larger than the noise: about {lost:.0e} of mean, variance "
-            "and log evidence per row is rounding. Scale the columns of X, or allow for more noise.",
-            RuntimeWarning,
-            stacklevel=4,
-        )
 
 
 class SeenThroughFeatures(NamedTuple):
@@ -356,7 +337,7 @@ def fit_exact_gp(
     space = SearchSpace(kernel.theta, kernel.bounds, sites.factor, free, deviations)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     learned, solution = kernel.with_theta(found.theta), found.solution
-    warn_of_lost_digits(solution.problem, solution.q, solution.sites[0])
+    warn_of_lost_digits(solution)
     if found.history:
         check_kernel(learned, inputs, n, "kernel_(X), where the search ended,")
     latent = solution.q.mean, solution.q.variance

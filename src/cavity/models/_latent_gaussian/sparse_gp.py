@@ -27,6 +27,7 @@ from cavity.kernels import Basis, ExactFeatures, InducingInputs, Kernel, RandomF
 from cavity.models._latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models._latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
 from cavity.models._latent_gaussian.linear_model import weight_problem
+from cavity.models._latent_gaussian.lost_digits import warn_of_lost_digits
 from cavity.models._latent_gaussian.rows import bucket, padded, padded_group, weighted_sites
 from cavity.posteriors.weight_gaussian import WeightPrior
 
@@ -214,6 +215,7 @@ def fit_sparse_gp(
     check_finite_rows("kernel(X)", build(*space.parameters(space.start)).prior.rows)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     solution = found.solution
+    warn_of_lost_digits(solution)
     (group,) = solution.problem.groups
     latent = solution.view("latent_mean"), solution.view("latent_variance")
     return SparseGP(

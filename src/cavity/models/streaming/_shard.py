@@ -354,5 +354,6 @@ class PassState:
         some = (one(n > 0) for n in (counts.constraint_relaxed, counts.improper, counts.nonfinite))
         relaxed, improper, nonfinite = some
         report = Report(one(counts.mismatch), relaxed, improper, nonfinite, (), ())
-        code = status_code(WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS)
+        left_out = method.single_pass and int(counts.improper) > 0
+        code = status_code(WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS, left_out)
         return dataclasses.replace(state, mismatch=counts.mismatch, status=CODES[int(code)])
