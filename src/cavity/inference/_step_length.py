@@ -16,6 +16,8 @@ from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 
 #: so many copies of a site, or more, are held back alike from a step that moves q by more than its spread.
 MANY_COPIES = 4.0
+#: rounds in which the copies of a site answer each other in a single pass
+MAX_ROUNDS = 100
 
 
 def propose_together(
@@ -34,14 +36,29 @@ def propose_together(
 
     the secant step to f(s) = s. The slope of f along the step, counted where it is negative and the full step would
     overshoot, is from a second integration: after a step that moves q by no more than about its own spread, which no
-    step exceeds. In a single pass the full step is taken, for nothing else would make up for it.
+    step exceeds. In a single pass they go there at once, for nothing else would make up for what is left.
 
     seen: the marginals of q that the sites see, and their cavities.
     """
     local, cavity = seen
     trial = propose(method, group, learned, local, rows, key, cavity)
-    if group.at_most_one or method.single_pass:
+    if group.at_most_one:
         return trial
+    if method.single_pass:
+        return agreed_copies(method, group, learned, local, rows, key, trial)
+    return with_share(method, group, learned, local, rows, key, trial)
+
+
+def with_share(
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    local: jax.Array,
+    rows: SiteBatch,
+    key: jax.Array,
+    trial: ProposedUpdate,
+) -> ProposedUpdate:
+    """The trial of all copies at `rows.site`, of which q is `local`, with the share of the step they can take."""
     family, multiplicity = method.projection.adapt(group.family), rows.multiplicity
     step = trial.message / method.power - rows.site
     moved = family.distance(local, local + multiplicity[:, None] * step)
@@ -58,6 +75,52 @@ def propose_together(
     slope = jnp.minimum(jnp.sum(answer * taken, axis=-1) / jnp.where(length > 0, length, 1.0), 0.0)
     share = jnp.where(again.accepted, jnp.minimum(cautious, 1.0 / (1.0 - slope)), 1.0 / (1.0 + held_back))
     return trial._replace(share=jnp.where(multiplicity > 1, share, 1.0))
+
+
+def agreed_copies(
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    local: jax.Array,
+    rows: SiteBatch,
+    key: jax.Array,
+    trial: ProposedUpdate,
+) -> ProposedUpdate:
+    """The trial that the copies of a site come to when each answers the others: EP on the copies of a row alone.
+
+    From one cavity for all of them their product would be that of an approximation far from where it was made.
+    """
+    family, several = method.projection.adapt(group.family), rows.multiplicity > 1
+
+    def moved_to(site: jax.Array) -> tuple[jax.Array, SiteBatch]:
+        return local + rows.multiplicity[:, None] * (site - rows.site), rows._replace(site=site)
+
+    def step_from(site: jax.Array, trial: ProposedUpdate) -> jax.Array:
+        go = (several & trial.accepted)[:, None]
+        return jnp.where(go, trial.share[:, None] * (trial.message / method.power - site), 0.0)
+
+    def goes_on(carry: tuple[jax.Array, jax.Array, ProposedUpdate]) -> jax.Array:
+        rounds, site, trial = carry
+        now, _ = moved_to(site)
+        gap = family.distance(now, now + rows.multiplicity[:, None] * step_from(site, trial))
+        return (rounds < MAX_ROUNDS) & jnp.any(gap > method.tol)
+
+    def again(carry: tuple[jax.Array, jax.Array, ProposedUpdate]) -> tuple[jax.Array, jax.Array, ProposedUpdate]:
+        rounds, site, trial = carry
+        site = site + step_from(site, trial)
+        now, own = moved_to(site)
+        new = propose(method, group, learned, now, own, key)
+        return rounds + 1, site, with_share(method, group, learned, now, own, key, new)
+
+    first = with_share(method, group, learned, local, rows, key, trial)
+    _, site, last = jax.lax.while_loop(goes_on, again, (jnp.zeros((), int), rows.site, first))
+    agreed = last._replace(message=method.power * site, share=jnp.ones_like(rows.multiplicity))
+    whole = trial._replace(share=agreed.share)
+
+    def chosen(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(several.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(chosen, agreed, whole)
 
 
 def visit(
