@@ -75,9 +75,9 @@ def weight_form(rng):
 
 
 def far_from_zero(rng):
-    """Observations of a Gaussian up to 1e9 standard deviations from 0, as time stamps are."""
+    """Observations of a Gaussian up to 1e9 of the smaller standard deviation from 0, as time stamps are."""
     far, sd, noise = magnitude(rng, 1.0, 1e9), magnitude(rng, 1e-3, 1e3), magnitude(rng, 1e-2, 1e2)
-    centre, count = float(np.rint(far)) * sd, int(rng.integers(1, 6))
+    centre, count = far * sd * min(1.0, noise), int(rng.integers(1, 6))
     y = centre + sd * (rng.normal() + noise * rng.normal(size=count))
     with mpmath.workdps(DIGITS):
         gaps = [mpmath.mpf(float(v)) - mpmath.mpf(centre) for v in y]

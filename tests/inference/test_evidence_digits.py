@@ -1,4 +1,4 @@
-"""Evidence, means and variances keep their digits whatever the scale, place and weight of the data: 60 digits beside."""
+"""Evidence, means and variances keep their digits whatever scale, place and weight the data have: 60 digits beside."""
 
 import pytest
 from evidence_cases import KINDS, outcome

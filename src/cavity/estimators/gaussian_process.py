@@ -17,8 +17,9 @@ from cavity.estimators._base import LatentGaussianEstimator, progress_lines
 from cavity.estimators._types import FittedModel, KernelChoice
 from cavity.estimators.sklearn_kernels import SearchedKernel, SklearnKernel, as_kernel, fix_kernel
 from cavity.factors import Factor, Gaussian
-from cavity.kernels import RBF, Basis, Constant, ExactFeatures, InducingInputs, Kernel, RandomFeatures
+from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
+from cavity.kernels.exact_features import ExactFeatures
 from cavity.models._latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
 from cavity.models._latent_gaussian.exact_gp import has_independent_features
 from cavity.models._latent_gaussian.rows import UniqueRows

@@ -1,4 +1,4 @@
-"""The log evidence of a state, as a sum of terms of its own size.
+"""The log evidence of a state, as a sum of terms of its own size, and what it would be without single sites.
 
     log ∫ prior ∏ t̃ᵢ (3.40)  =  A(q) − A(prior) + Σ multiplicityᵢ log sᵢ
                              =  Σ multiplicityᵢ E[log t̃ᵢ] − KL(q ‖ prior)    under q.
@@ -8,11 +8,25 @@ evidence asks for. At a fixed point it is stationary in q, in the cavities and i
 squared.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from cavity._core.precision import float64
 from cavity.families.base import Family
-from cavity.inference._visit import Report, State, is_settled, keeps_visits, scaled_at_visits
+from cavity.inference._visit import (
+    Report,
+    State,
+    deletion,
+    gather,
+    is_settled,
+    keeps_visits,
+    propose,
+    scaled_at_visits,
+    weighted_sites,
+)
 from cavity.inference.problem import Problem
 from cavity.inference.update_rule import UpdateRule
 
@@ -88,3 +102,23 @@ def conclude(problem: Problem, method: UpdateRule, state: State, report: Report)
     else:
         evidence += posterior.log_mass(problem.prior) - divergence
     return state._replace(log_scales=tuple(scales)), evidence
+
+
+@float64
+@jax.jit
+def leave_one_out(
+    problem: Problem, q: Any, sites: tuple[jax.Array, ...], moments: tuple[Any, ...]
+) -> tuple[jax.Array, ...]:
+    """log p(yᵢ | all data but i) ≈ log ∫ tᵢ(x) cavityᵢ(x) dx, one number per site, by group.
+
+    The whole site is deleted. −inf where the cavity is improper, nan where moments, as learned, are unsure.
+    """
+    rule, answers, posterior = UpdateRule(), [], problem.posterior
+    q = posterior.restored(problem.prior, q, weighted_sites(problem, sites))
+    for group, own, learned in zip(problem.groups, sites, moments, strict=True):
+        rows = gather(group, own, jnp.zeros((group.size, rule.projection.memory)), np.arange(group.size))
+        local, cavities = posterior.cavities(problem.prior, q, group.scope, rows.which, deletion(rule, rows))
+        trial = propose(rule, group, learned, local, rows, jax.random.key(0), cavities)
+        known = jnp.where(trial.unsure, jnp.nan, trial.log_z)
+        answers.append(jnp.where(group.family.is_proper(cavities), known, -jnp.inf))
+    return tuple(answers)

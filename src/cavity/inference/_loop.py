@@ -36,6 +36,7 @@ from cavity.inference._visit import (
     scatter_visits,
     site_key,
     step_of,
+    weighted_sites,
 )
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import Table
@@ -183,10 +184,7 @@ def measure_site(
 
 def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
     """q from the prior and the sites, free of the rounding of the updates."""
-    weighted = []
-    for group, own in zip(problem.groups, sites, strict=True):
-        weighted.append((group.scope, group.multiplicities[:, None] * own))
-    return problem.posterior.refresh(problem.prior, tuple(weighted))
+    return problem.posterior.refresh(problem.prior, weighted_sites(problem, sites))
 
 
 class Start(NamedTuple):

@@ -11,7 +11,7 @@ from cavity._core.precision import float64
 from cavity._numerics.sums import all_last
 from cavity.families.base import Family
 from cavity.inference._skipping import NEWS, Skipping
-from cavity.inference.problem import SiteGroup
+from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import Integrals, Projected, UpdateRule
 from cavity.moments.base import UNSURE
@@ -298,6 +298,12 @@ def scaled_at_visits(method: UpdateRule, group: SiteGroup) -> bool:
     In a single pass they differ, and a site whose cavity has become improper can be measured no more.
     """
     return method.single_pass or not group.family.cavities_proper
+
+
+def weighted_sites(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[tuple[Any, jax.Array], ...]:
+    """Pairs (scope, the group's sites times their multiplicity), as posteriors take them."""
+    pairs = zip(problem.groups, sites, strict=True)
+    return tuple((group.scope, group.multiplicities[:, None] * own) for group, own in pairs)
 
 
 def keeps_visits(method: UpdateRule, group: SiteGroup) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity.inference._visit import Report, State, deletion, gather, propose, without_news
+from cavity.inference._evidence import leave_one_out
+from cavity.inference._visit import Report, State, without_news
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
 from cavity.inference.problem import Problem
@@ -301,28 +302,6 @@ class ModelSolution(Solution):
         return cls(**{name: to_numpy(value) for name, value in own.items()})
 
 
-@float64
-@jax.jit
-def leave_one_out(
-    problem: Problem, q: Any, sites: tuple[jax.Array, ...], moments: tuple[Any, ...]
-) -> tuple[jax.Array, ...]:
-    """log p(yᵢ | all data but i) ≈ log ∫ tᵢ(x) cavityᵢ(x) dx, one number per site, by group.
-
-    The whole site is deleted. −inf where the cavity is improper, nan where moments, as learned, are unsure.
-    """
-    rule, answers, posterior = UpdateRule(), [], problem.posterior
-    pairs = zip(problem.groups, sites, strict=True)
-    weighted = tuple((group.scope, group.multiplicities[:, None] * own) for group, own in pairs)
-    q = posterior.restored(problem.prior, q, weighted)
-    for group, own, learned in zip(problem.groups, sites, moments, strict=True):
-        rows = gather(group, own, jnp.zeros((group.size, rule.projection.memory)), np.arange(group.size))
-        local, cavities = posterior.cavities(problem.prior, q, group.scope, rows.which, deletion(rule, rows))
-        trial = propose(rule, group, learned, local, rows, jax.random.key(0), cavities)
-        known = jnp.where(trial.unsure, jnp.nan, trial.log_z)
-        answers.append(jnp.where(group.family.is_proper(cavities), known, -jnp.inf))
-    return tuple(answers)
-
-
 def as_solution(
     problem: Problem,
     method: UpdateRule,
@@ -336,8 +315,7 @@ def as_solution(
     if unfinished is Status.RUNNING:
         code = jnp.asarray(CODES.index(Status.RUNNING))
     else:
-        left_out = method.single_pass & (state.counts.improper_cavity > 0)
-        code = status_code(problem.posterior, method, state.q, report, unfinished, left_out)
+        code = status_code(problem.posterior, method, state.q, report, unfinished, state.counts.improper_cavity > 0)
     evaluations: Any = 0
     for tilts, group in zip(state.counts.tilts, problem.groups, strict=True):
         evaluations += tilts * method.projection.tilts * group.moments.evaluations(group.family)
@@ -376,7 +354,7 @@ def status_code(
         q: at the end.
         report: what was measured there.
         unfinished: the status where the report names none.
-        left_out: whether visits of a single pass were left out, whose sites are then flat and missing from q.
+        left_out: whether visits were left out, in a single pass for good.
 
     Returns:
         A number, also under `jit`: `list(Status)[code]` is the status.
@@ -398,7 +376,7 @@ def status_code(
         (within, Status.CONVERGED),
         (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
         (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
-        (jnp.asarray(left_out), Status.SITES_SKIPPED),
+        (left_out & jnp.array(method.single_pass), Status.SITES_SKIPPED),
         (jnp.array(method.single_pass), Status.SINGLE_PASS),
         (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
     ]

@@ -5,16 +5,15 @@ K = kernel(X)                # (n, n)
 kernel.names                 # what theta, the vector of logarithms, holds
 kernel.pullback(X, G)        # gradient in theta
 
-A basis (`InducingInputs`, `RandomFeatures`, `ExactFeatures`) carries a process by a few functions, for many rows.
+A basis (`InducingInputs`, `RandomFeatures`) carries a process by a few functions, for many rows.
 """
 
 from cavity._core.pytrees import static
 from cavity.kernels.base import Constant, Kernel, Product, Sum
 from cavity.kernels.basis import Basis, InducingInputs, RandomFeatures, Spanned
 from cavity.kernels.covariances import RBF, Linear, Matern, Polynomial, White
-from cavity.kernels.exact_features import ExactFeatures
 from cavity.kernels.parameters import kernel, limits
 
 __all__ = ["RBF", "Constant", "Linear", "Matern", "Polynomial", "White"]
 __all__ += ["Kernel", "Product", "Sum", "kernel", "limits", "static"]
-__all__ += ["Basis", "ExactFeatures", "InducingInputs", "RandomFeatures", "Spanned"]
+__all__ += ["Basis", "InducingInputs", "RandomFeatures", "Spanned"]

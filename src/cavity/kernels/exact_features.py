@@ -43,8 +43,9 @@ class ExactFeatures(Basis):
     Examples:
         >>> import numpy as np
         >>> from cavity import kernels
+        >>> from cavity.kernels.exact_features import ExactFeatures
         >>> kernel, X = kernels.Linear() + kernels.Constant(), [[1e9], [2e9], [4e9]]
-        >>> basis = kernels.ExactFeatures.of(kernel, X)
+        >>> basis = ExactFeatures.of(kernel, X)
         >>> rows = basis(kernel, X).rows
         >>> rows.shape, bool(np.allclose(rows @ rows.T, kernel(X)))
         ((3, 2), True)

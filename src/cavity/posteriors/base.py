@@ -97,8 +97,7 @@ class Posterior(ABC):
         """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row per site.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
             scope: of the group.
             index: numbers of the sites; they may repeat.
 
@@ -122,8 +121,7 @@ class Posterior(ABC):
         """A pass over the sites `order` (a vector), to be visited in windows of `width` sites.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
             scope: of the group that is visited.
             order: numbers of the sites.
             width: sites of an outermost window.
@@ -180,9 +178,7 @@ class Posterior(ABC):
         """`cavities` inside a window, of the sites at `place` in it.
 
         Args:
-            window: as for `local`.
-            scope: as for `local`.
-            place: as for `local`.
+            window, scope, place: as for `local`.
             removed: natural parameters to be taken out, one row per site.
 
         Returns:
@@ -329,9 +325,8 @@ class Posterior(ABC):
         """q as it was before `kept`.
 
         Args:
-            prior: as in `refresh`.
+            prior, groups: as in `refresh`.
             kept: of q.
-            groups: as in `refresh`.
 
         Returns:
             q as `refresh` gives it.
@@ -343,8 +338,7 @@ class Posterior(ABC):
         """What users look at, computed when asked for: mean, covariance, and what else the model calls its own.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
 
         Returns:
             A function without arguments for every name.
@@ -398,8 +392,7 @@ class Posterior(ABC):
         """Minimal coordinates, or None where prior and q are not Gaussian.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
 
         Returns:
             The centre and root of the prior, and z's mean and covariance under q; None where there are none.

@@ -23,7 +23,8 @@ from cavity.factors.base import Factor
 from cavity.factors.wrappers import GaussianConvolved, add_noise_variance
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
-from cavity.kernels import Basis, ExactFeatures, InducingInputs, Kernel, RandomFeatures, Spanned
+from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures, Spanned
+from cavity.kernels.exact_features import ExactFeatures
 from cavity.models._latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models._latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
 from cavity.models._latent_gaussian.linear_model import weight_problem

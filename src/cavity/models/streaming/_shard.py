@@ -354,6 +354,7 @@ class PassState:
         some = (one(n > 0) for n in (counts.constraint_relaxed, counts.improper, counts.nonfinite))
         relaxed, improper, nonfinite = some
         report = Report(one(counts.mismatch), relaxed, improper, nonfinite, (), ())
-        left_out = method.single_pass and int(counts.improper) > 0
-        code = status_code(WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS, left_out)
+        code = status_code(
+            WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS, int(counts.improper) > 0
+        )
         return dataclasses.replace(state, mismatch=counts.mismatch, status=CODES[int(code)])
