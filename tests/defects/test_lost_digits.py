@@ -84,7 +84,6 @@ def test_a_column_with_a_zero_can_be_the_weights_of_a_linear_relation():
     np.testing.assert_allclose([found.marginals[slope].mean, found.marginals[level].mean], mean, atol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="defect 37: `sites_skipped` with the right numbers")
 def test_a_very_wide_gaussian_cut_to_an_interval_converges():
     found = cv.infer(cv.models.truncation(0.0, 1e16, 0.0, 1.0), cv.EP())
     # Uniform on the interval but for 1e-17.

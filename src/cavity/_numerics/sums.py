@@ -112,6 +112,23 @@ def cross_difference(x: jax.Array, y: jax.Array, x_new: jax.Array, y_new: jax.Ar
     return jnp.where(close, x * (y_new - y) - (x_new - x) * y, x * y_new - x_new * y)
 
 
+def two_sum(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """x + y as it is rounded, and what rounding left out of it."""
+    total = x + y
+    part = total - x
+    return total, jnp.where(jnp.isfinite(total), (x - (total - part)) + (y - part), 0.0)
+
+
+def sum_with_rest(terms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The sum over the first axis, and what rounding left out of it: together twice the digits. In pairs, for speed."""
+    rest = jnp.zeros(terms.shape[1:])
+    while (size := terms.shape[0]) > 1:
+        last = terms[size - size % 2 :]
+        terms, lost = two_sum(terms[0 : size - 1 : 2], terms[1:size:2])
+        terms, rest = jnp.concatenate([terms, last]), rest + jnp.sum(lost, axis=0)
+    return (terms[0], rest) if size else (rest, rest)
+
+
 def sums_without_each(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(sum over the last axis, the same sum without each component), the latter without cancellation."""
     largest = jax.nn.one_hot(jnp.argmax(a, axis=-1), a.shape[-1], dtype=bool)

@@ -64,9 +64,9 @@ class Response(NamedTuple):
 class Measurement(NamedTuple):
     """A shard at the state the client has; nothing is changed.
 
-    mismatch: the largest; infinite where the sites were lost. log_evidence: the shard's share of it: Σ log sᵢ, and of a
-    graph Σ log Z of the part's own variables. contribution: worked out again from the sites. improper, nonfinite: sites
-    without an update. marginals: of the variables of a part of a graph.
+    mismatch: the largest; infinite where the sites were lost. log_evidence: the shard's share of it: Σ E[log t̃ᵢ], and
+    of a graph Σ log Z of the part's own variables. contribution: worked out again from the sites. improper, nonfinite:
+    sites without an update. marginals: of the variables of a part of a graph.
     """
 
     mismatch: float

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_solve, solve_triangular
 
 from cavity._core import checks
 from cavity.distributed._rounds import Response, RoundsResult
@@ -86,6 +86,22 @@ def to_moments(vector: np.ndarray) -> GaussianMoments:
     inverse = cho_solve((lower, True), np.eye(len(shift)))
     half_log_determinant = float(np.log(np.diagonal(lower)).sum())
     return GaussianMoments(mean, 0.5 * (inverse + inverse.T), 0.5 * float(shift @ mean) - half_log_determinant)
+
+
+def divergence(vector: np.ndarray, other: np.ndarray) -> float:
+    """KL of a proper Gaussian from another: ½ (tr(P Σ) − d + (m − m')ᵀ P (m − m') − log |P Σ|), P of the other.
+
+    Raises:
+        ValueError: a precision matrix is not positive definite.
+    """
+    q, (shift, precision) = to_moments(vector), unpack_naturals(other)
+    before, after = cholesky_or_none(precision), cholesky_or_none(q.covariance)
+    if before is None or after is None:
+        raise ValueError("the precision matrix is not positive definite.")
+    spread = before.T @ after
+    gap = before.T @ q.mean - solve_triangular(before, shift, lower=True)
+    log_det = float(np.log(np.diagonal(before) * np.diagonal(after)).sum())
+    return 0.5 * float((spread**2).sum() - gap.size + gap @ gap) - log_det
 
 
 def from_moments(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:

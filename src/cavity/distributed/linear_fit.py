@@ -13,7 +13,7 @@ from cavity._core.precision import float64
 from cavity.distributed._rounds import Accepted, Response, RoundOptions, Rounds
 from cavity.distributed._worker_pool import WorkerPool
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.gaussian import Contributions, GaussianResult, pack_naturals, to_moments, unpack_naturals
+from cavity.distributed.gaussian import Contributions, GaussianResult, divergence, pack_naturals, unpack_naturals
 from cavity.distributed.linear_shards import measure_rows, shape_of, shard_loaders, visit_rows
 from cavity.factors import Probit
 from cavity.factors.base import Factor
@@ -271,8 +271,8 @@ class RowRounds(Rounds):
     def measured_status(self) -> Status | None:
         """Measure all shards at the state as it is; what keeps it from being a fixed point, if sites had no update.
 
-        The log evidence (3.40) is A(q) − A(prior) + Σ log sᵢ, and the scales of a shard's rows sᵢ follow from q and
-        its own sites alone.
+        The log evidence (3.40) is Σ E[log t̃ᵢ] − KL(q ‖ prior), and the terms of a shard's rows follow from q and its
+        own sites alone.
         """
         found, state = list(self.measure_all().values()), self.state
         if not np.isfinite(self.mismatch):
@@ -282,8 +282,7 @@ class RowRounds(Rounds):
         self.balance = float(np.abs(again - state.total).max() / np.abs(state.total).max())
         if self.balance > BALANCE:
             raise AssertionError(f"contributions and sites differ by {self.balance:.1e} of the natural parameters.")
-        q, prior = to_moments(state.total), to_moments(state.prior)
-        self.log_evidence = q.log_partition - prior.log_partition + sum(own.log_evidence for own in found)
+        self.log_evidence = sum(own.log_evidence for own in found) - divergence(state.total, state.prior)
         if any(own.nonfinite for own in found):
             return Status.NONFINITE_FACTOR
         return Status.SITES_SKIPPED if any(own.improper for own in found) else None

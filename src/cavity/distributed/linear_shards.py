@@ -38,6 +38,7 @@ from cavity.models.streaming._shard import (
     NaturalSums,
     ShardSites,
     constant_log_likelihood,
+    log_mean_of_rows,
     measure_shard,
     shard_problem,
     sweep_shard,
@@ -136,7 +137,7 @@ def measure_rows(shard: Shard, request: Request) -> Measurement:
     report, own = measure_shard(*shard_arguments(rows, request), now.sites, jax.random.key(0))
     return Measurement(
         mismatch=float(np.max(report.mismatch[0])) if linked else np.inf,
-        log_evidence=float(own.log_scale) + constant_log_likelihood(rows),
+        log_evidence=float(log_mean_of_rows(shard_problem(rows), report)) + constant_log_likelihood(rows),
         contribution=contribution_of(own, rows.d),
         improper=int(np.sum(report.improper[0])),
         nonfinite=int(np.sum(report.nonfinite[0])),

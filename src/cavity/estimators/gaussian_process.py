@@ -16,10 +16,12 @@ from cavity._core.system import is_accelerator, one_blas_thread
 from cavity.estimators._base import LatentGaussianEstimator, progress_lines
 from cavity.estimators._types import FittedModel, KernelChoice, MethodChoice, Seed, Verbose
 from cavity.estimators.sklearn_kernels import SearchedKernel, SklearnKernel, as_kernel, fix_kernel
-from cavity.factors import Factor
+from cavity.factors import Factor, Gaussian
 from cavity.kernels import RBF, Basis, Constant, InducingInputs, Kernel, RandomFeatures
 from cavity.kernels.covariances import Stationary
+from cavity.kernels.exact_features import ExactFeatures
 from cavity.models._latent_gaussian import ExactGP, SparseGP, fit_exact_gp, fit_sparse_gp
+from cavity.models._latent_gaussian.exact_gp import has_independent_features
 from cavity.models._latent_gaussian.rows import UniqueRows
 
 APPROXIMATIONS = ("auto", "inducing", "learned", "features")
@@ -40,6 +42,10 @@ SHORTEST, LONGEST = 1 / 30, 100.0
 LENGTH_SCALE_DEVIATION, VARIANCE_DEVIATION = 1.0, 3.0
 #: rounds of k-means: the inputs need to cover the rows, not to be at an optimum
 ROUNDS = 20
+#: a sweep over features costs as much as one with the kernel matrix of so many times fewer rows
+FEATURE_COST = 3
+#: a prior variance of so many times the noise takes half the digits of a kernel matrix
+SHARP = 1e5
 
 
 class GaussianProcess(LatentGaussianEstimator):
@@ -94,7 +100,7 @@ class GaussianProcess(LatentGaussianEstimator):
         # Without a random_state a fit has no random numbers: points and features are those of one seed.
         fixed_seed = 0 if self.random_state is None else seed
         who = type(self).__name__
-        form = process_form(self.approximation, self.rank, kernel, unique, fixed_seed, who)
+        form = process_form(self.approximation, self.rank, kernel, unique, factor, fixed_seed, who)
         options: dict[str, Any] = {
             "kernel": kernel if self.optimize or not free else fix_kernel(kernel),
             "factor": factor,
@@ -181,14 +187,23 @@ class ProcessForm(NamedTuple):
 
 
 def process_form(
-    approximation: str | None, rank: int | None, kernel: SearchedKernel, unique: UniqueRows, seed: int, who: str
+    approximation: str | None,
+    rank: int | None,
+    kernel: SearchedKernel,
+    unique: UniqueRows,
+    factor: Factor,
+    seed: int,
+    who: str,
 ) -> ProcessForm:
     """What a user's `approximation` and `rank` mean for these sites."""
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1):
         raise ValueError(f"rank must be a whole number from 1, or None; found {rank!r}.")
-    if approximation is None:
+    name = None if approximation is None else checks.choice("approximation", approximation, APPROXIMATIONS)
+    rows = len(unique.X)
+    if name in (None, "auto") and (features := exact_features(kernel, unique, factor)) is not None:
+        return ProcessForm(features)
+    if name is None:
         return ProcessForm(None)
-    name, rows = checks.choice("approximation", approximation, APPROXIMATIONS), len(unique.X)
     if name == "auto":
         # Kernels of scikit-learn have no gradient between two sets of points.
         most = MANY_THERE if is_accelerator() else MANY
@@ -207,6 +222,18 @@ def process_form(
             "scikit-learn."
         )
     return ProcessForm(InducingInputs(spread_points(kernel, unique, int(rank or POINTS), seed)), name == "learned")
+
+
+def exact_features(kernel: SearchedKernel, unique: UniqueRows, factor: Factor) -> ExactFeatures | None:
+    """A kernel's own features, where they cost less than its matrix, or where only they keep the digits."""
+    rows, columns = unique.X.shape
+    count = kernel.feature_count(columns) if isinstance(kernel, Kernel) else None
+    if not isinstance(kernel, Kernel) or count is None or has_independent_features(kernel, unique.X):
+        return None
+    # A latent's variance beside the noise, or where there is none beside a unit of the latent.
+    noise = factor.variance if isinstance(factor, Gaussian) else getattr(factor, "scale", 1.0) ** 2
+    sharp = float(np.max(kernel.diagonal(unique.X))) > SHARP * float(noise)
+    return ExactFeatures.of(kernel, unique.X) if sharp or FEATURE_COST * count <= rows else None
 
 
 def spread_points(kernel: Kernel, unique: UniqueRows, count: int, seed: int) -> np.ndarray:

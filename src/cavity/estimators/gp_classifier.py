@@ -40,7 +40,7 @@ class GPClassifier(OneVersusRest, GaussianProcess):
         loo_probabilities_: (rows, classes), the same of every label as it would be observed, as probabilities.
         status_: how the fit ended, the worst of the models' statuses; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned; a list of them for more than two classes.
-        approximation_: what carries the process: "exact", "500 inducing inputs", …
+        approximation_: what carries the process: "exact", "exact, 3 features", "500 inducing inputs", …
         likelihood_: the likelihood of the labels −1 and +1 with the values learned; a list for more than two classes.
         label_noise_: ε as given or learned; one per class for more than two.
         n_sweeps_: sweeps of the last run of EP, the most over the models.

@@ -47,7 +47,7 @@ class GPOrdinal(ClassifierMixin, GaussianProcess):
         loo_log_predictive_: for every row of the training data log p(its label | the other rows).
         status_: how the fit ended; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned.
-        approximation_: what carries the process: "exact", "500 inducing inputs", …
+        approximation_: what carries the process: "exact", "exact, 3 features", "500 inducing inputs", …
         n_sweeps_: sweeps of the last run of EP.
         models_: the fitted model, in a list.
         n_features_in_: columns of X.

@@ -47,7 +47,7 @@ class GPRegressor(RegressorMixin, GaussianProcess):
         loo_log_predictive_: for every row of the training data log p(its y | the other rows).
         status_: how the fit ended; `status_.sentence` says it in words.
         kernel_: the kernel with the values learned.
-        approximation_: what carries the process: "exact", "500 inducing inputs", …
+        approximation_: what carries the process: "exact", "exact, 3 features", "500 inducing inputs", …
         likelihood_: the likelihood in the units of y with the values learned, such as `likelihood_.df`.
         noise_: its noise, as given or learned; None for counts.
         n_sweeps_: sweeps of the last run of EP.

@@ -16,12 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cavity._core.tiers import tiered_jit
-from cavity.families.base import Family
+from cavity.inference._evidence import conclude, log_mean_of_site
 from cavity.inference._skipping import Skipping, is_stuck
 from cavity.inference._step_length import backtrack, propose_together, visit
 from cavity.inference._visit import (
     Counts,
-    ProposedUpdate,
     Report,
     SiteBatch,
     State,
@@ -30,14 +29,15 @@ from cavity.inference._visit import (
     gather,
     is_identity,
     is_settled,
+    keeps_visits,
     log_scale,
     mismatch_of,
     one_after_another,
     propose,
-    scaled_at_visits,
     scatter_visits,
     site_key,
     step_of,
+    weighted_sites,
 )
 from cavity.inference.problem import Problem
 from cavity.inference.schedule import Table
@@ -46,8 +46,6 @@ from cavity.moments.base import Batch
 
 #: sites are measured this many at a time, so that node arrays of a quadrature stay small.
 MEASURE_BATCH = 1024
-#: mismatch below which scales measured at q and those of the last visits agree to its square
-NEAR = 1e-3
 #: a copy: a run takes over the memory of its state, and the strategies keep what they have learned
 own_memory = partial(jnp.array, copy=True)
 
@@ -122,8 +120,9 @@ def visit_together(
     """Visit the one block of a table, and rebuild q from the new sites rather than absorb them."""
     group, index = problem.groups[number], jnp.asarray(table[0])
     rows = gather(group, state.sites[number], state.memory[number], table[0], mask)
-    local = problem.posterior.marginals(problem.prior, state.q, group.scope, table[0].clip(max=group.size - 1))
-    trial = propose_together(method, group, state.moments[number], local, rows, key)
+    which, removed = table[0].clip(max=group.size - 1), deletion(method, rows)
+    seen = problem.posterior.cavities(problem.prior, state.q, group.scope, which, removed)
+    trial = propose_together(method, group, state.moments[number], seen, rows, key)
     step = step_of(method, group, rows, trial)
 
     def rebuilt(share: jax.Array | float) -> Any:
@@ -175,34 +174,18 @@ def measure_site(
     nonfinite = held & trial.proper & ~trial.finite & ~trial.unsure
     mismatch = mismatch_of(method, group, rows, trial)
     # A site that cannot be integrated here has no scale of its own; 1 is what an untouched site has.
+    scale = jnp.where(trial.accepted, scale, 0.0)
     log_mean = scale + group.family.expected_exponent(rows.site, local)
     if not group.family.cavities_proper:
-        log_mean = jnp.where(trial.accepted, log_mean_of_site(method, group.family, trial, rows.site, local), log_mean)
-    scale = jnp.where(trial.accepted, scale, 0.0)
+        found = log_mean_of_site(method, group.family, trial.cavity, trial.log_z, rows.site, local)
+        log_mean = jnp.where(trial.accepted, found, log_mean)
     relaxed, improper = held & trial.constraint_relaxed, held & ~trial.proper
     return mismatch, relaxed, improper, nonfinite, scale, trial.info, unsure, log_mean
 
 
-def log_mean_of_site(
-    method: UpdateRule, family: Family, trial: ProposedUpdate, site: jax.Array, local: jax.Array
-) -> jax.Array:
-    """E[log t̃ᵢ] under q, the scaled site: (log Zᵢ + KL(qᵢ ‖ cavity) − KL(qᵢ ‖ cavity · site^power)) / power.
-
-    That is log sᵢ + E[ηᵢ·T(x)] without the log partitions, which are of the size (mean / sd)² and cancel. The last term
-    is 0 where the cavity is q without the site.
-    """
-    total = trial.log_z + family.kl(local, trial.cavity)
-    if method.projection.relaxes_cavity:
-        total = total - family.kl(local, trial.cavity + method.power * site)
-    return total / method.power
-
-
 def refresh(problem: Problem, sites: tuple[jax.Array, ...]) -> Any:
     """q from the prior and the sites, free of the rounding of the updates."""
-    weighted = []
-    for group, own in zip(problem.groups, sites, strict=True):
-        weighted.append((group.scope, group.multiplicities[:, None] * own))
-    return problem.posterior.refresh(problem.prior, tuple(weighted))
+    return problem.posterior.refresh(problem.prior, weighted_sites(problem, sites))
 
 
 class Start(NamedTuple):
@@ -226,6 +209,7 @@ def blank_state(
         sites=tuple(jnp.zeros((g.size, g.family.size)) for g in groups) if start is None else start.sites,
         memory=blank if start is None or start.memory is None else start.memory,
         log_scales=tuple(jnp.zeros(group.size) for group in groups),
+        visited=tuple(jnp.zeros((g.size, keeps_visits(method, g) * (g.family.size + 1))) for g in groups),
         mismatch=tuple(jnp.full(group.size, jnp.inf, dtype=float) for group in groups),
         counts=Counts(zero, zero, zero, zero, (zero,) * len(groups)),
         sweep=zero,
@@ -285,35 +269,6 @@ def sweep_once(problem: Problem, method: UpdateRule, state: State, key: jax.Arra
     if kernel is not None and kernel.applies(problem, method):
         return kernel.sweep_while(problem, method, state, lambda now: now.sweep == state.sweep)
     return sweep(problem, method, key, state)
-
-
-def conclude(problem: Problem, method: UpdateRule, state: State, report: Report) -> tuple[State, jax.Array]:
-    """The state with the scales it ends with, and its log evidence, of which every site has a share log sᵢ.
-
-    log ∫ prior ∏ t̃ᵢ (3.40) = A(q) − A(prior) + Σ multiplicityᵢ log sᵢ = Σ multiplicityᵢ E[log t̃ᵢ] − KL(q ‖ prior) under
-    q. No term of the second form is larger than the evidence asks for, and at a fixed point it is stationary in q, in
-    the cavities and in the sites, so that rounding enters squared. After one pass from flat sites: Σ log Zᵢ.
-    """
-    posterior, scales, evidence = problem.posterior, list(report.log_scales), jnp.zeros(())
-    near = is_settled(report.mismatch, NEAR) & (not method.single_pass)
-    divergence = posterior.divergence(problem.prior, state.q)
-    for number, group in enumerate(problem.groups):
-        if scaled_at_visits(method, group):
-            known = ~jnp.isnan(state.log_scales[number])
-            scales[number] = jnp.where(known, state.log_scales[number], scales[number])
-        means = scales[number]
-        if divergence is not None:
-            # Far from a fixed point, and where nothing could be measured, sites have the scales of their last visits.
-            seen = posterior.marginals(problem.prior, state.q, group.scope, jnp.arange(group.size))
-            visited = scales[number] + group.family.expected_exponent(state.sites[number], seen)
-            measured = ~(report.improper[number] | report.nonfinite[number] | report.unsure[number])
-            means = jnp.where(measured & near, report.log_means[number], visited)
-        evidence = evidence + jnp.sum(jnp.where(group.multiplicities > 0, group.multiplicities * means, 0.0))
-    if divergence is None:
-        evidence += posterior.log_partition(state.q) - posterior.log_partition(problem.prior)
-    else:
-        evidence += posterior.log_mass(problem.prior) - divergence
-    return state._replace(log_scales=tuple(scales)), evidence
 
 
 def advance(

@@ -31,8 +31,11 @@ class StatusRule(NamedTuple):
         """The rule for runs of a method."""
         return cls(posterior, method.projection.compromise, method.single_pass)
 
-    def __call__(self, tol: Any, q: Any, report: Report) -> jax.Array:
-        """The place in `CODES` of the status that the report supports, `SILENT` where it supports none."""
+    def __call__(self, tol: Any, q: Any, report: Report, left_out: Any = False) -> jax.Array:
+        """The place in `CODES` of the status that the report supports, `SILENT` where it supports none.
+
+        left_out: whether visits were left out, in a single pass for good.
+        """
         within = report.largest <= tol
         compromise = jnp.any(jnp.concatenate(report.constraint_relaxed))
         cases = [
@@ -41,6 +44,7 @@ class StatusRule(NamedTuple):
             (within, Status.CONVERGED),
             (jnp.any(jnp.concatenate(report.nonfinite)), Status.NONFINITE_FACTOR),
             (reduce(jnp.logical_or, map(jnp.any, report.unsure), jnp.array(False)), Status.UNSURE_FACTOR),
+            (left_out & jnp.array(self.single_pass), Status.SITES_SKIPPED),
             (jnp.array(self.single_pass), Status.SINGLE_PASS),
             (jnp.any(jnp.concatenate(report.improper)), Status.SITES_SKIPPED),
         ]
@@ -69,7 +73,7 @@ def outcome_of(
     costs: factor evaluations of one integration, by group.
     """
     return Outcome(
-        rule(tol, q, report),
+        rule(tol, q, report, counts.improper_cavity > 0),
         sum(tilts * cost for tilts, cost in zip(counts.tilts, costs, strict=True)),
         without_news(residuals),
         without_news(report.largest),

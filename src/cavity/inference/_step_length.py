@@ -10,16 +10,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cavity.inference._visit import ProposedUpdate, SiteBatch, propose, step_of
+from cavity.inference._visit import ProposedUpdate, SiteBatch, deletion, propose, step_of
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 
 #: so many copies of a site, or more, take the same share of a step that moves q by more than its spread.
 MANY_COPIES = 4.0
+#: rounds in which the copies of a site answer each other in a single pass
+MAX_ROUNDS = 100
 
 
 def propose_together(
-    method: UpdateRule, group: SiteGroup, learned: Any, local: jax.Array, rows: SiteBatch, key: jax.Array
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    seen: tuple[jax.Array, jax.Array],
+    rows: SiteBatch,
+    key: jax.Array,
 ) -> ProposedUpdate:
     """As `propose`, with the share of the step that the m copies of a site can take together.
 
@@ -30,11 +37,30 @@ def propose_together(
     the secant step to f(s) = s. The slope of f along the step, used where it is negative, as then the full step would
     overshoot, comes from a second integration after a trial step: nearly the full one where that moves q by little, the
     m-th part, or a quarter of it for more copies, where it moves q by its own spread or more. No copy goes further than
-    that. A single pass takes the full step, since no later visit would make up for it.
+    that. In a single pass
+    they go there at once, since no later visit would make up for what is left.
+
+    seen: the marginals of q that the sites see, and their cavities.
     """
-    trial = propose(method, group, learned, local, rows, key)
-    if group.at_most_one or method.single_pass:
+    local, cavity = seen
+    trial = propose(method, group, learned, local, rows, key, cavity)
+    if group.at_most_one:
         return trial
+    if method.single_pass:
+        return agreed_copies(method, group, learned, local, rows, key, trial)
+    return with_share(method, group, learned, local, rows, key, trial)
+
+
+def with_share(
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    local: jax.Array,
+    rows: SiteBatch,
+    key: jax.Array,
+    trial: ProposedUpdate,
+) -> ProposedUpdate:
+    """The trial of all copies at `rows.site`, of which q is `local`, with the share of the step they can take."""
     family, multiplicity = method.projection.adapt(group.family), rows.multiplicity
     step = trial.message / method.power - rows.site
     moved = family.distance(local, local + multiplicity[:, None] * step)
@@ -53,6 +79,52 @@ def propose_together(
     return trial._replace(share=jnp.where(multiplicity > 1, share, 1.0))
 
 
+def agreed_copies(
+    method: UpdateRule,
+    group: SiteGroup,
+    learned: Any,
+    local: jax.Array,
+    rows: SiteBatch,
+    key: jax.Array,
+    trial: ProposedUpdate,
+) -> ProposedUpdate:
+    """The trial that the copies of a site come to when each answers the others: EP on the copies of a row alone.
+
+    From one cavity for all of them their product would be that of an approximation far from where it was made.
+    """
+    family, several = method.projection.adapt(group.family), rows.multiplicity > 1
+
+    def moved_to(site: jax.Array) -> tuple[jax.Array, SiteBatch]:
+        return local + rows.multiplicity[:, None] * (site - rows.site), rows._replace(site=site)
+
+    def step_from(site: jax.Array, trial: ProposedUpdate) -> jax.Array:
+        go = (several & trial.accepted)[:, None]
+        return jnp.where(go, trial.share[:, None] * (trial.message / method.power - site), 0.0)
+
+    def goes_on(carry: tuple[jax.Array, jax.Array, ProposedUpdate]) -> jax.Array:
+        rounds, site, trial = carry
+        now, _ = moved_to(site)
+        gap = family.distance(now, now + rows.multiplicity[:, None] * step_from(site, trial))
+        return (rounds < MAX_ROUNDS) & jnp.any(gap > method.tol)
+
+    def again(carry: tuple[jax.Array, jax.Array, ProposedUpdate]) -> tuple[jax.Array, jax.Array, ProposedUpdate]:
+        rounds, site, trial = carry
+        site = site + step_from(site, trial)
+        now, own = moved_to(site)
+        new = propose(method, group, learned, now, own, key)
+        return rounds + 1, site, with_share(method, group, learned, now, own, key, new)
+
+    first = with_share(method, group, learned, local, rows, key, trial)
+    _, site, last = jax.lax.while_loop(goes_on, again, (jnp.zeros((), int), rows.site, first))
+    agreed = last._replace(message=method.power * site, share=jnp.ones_like(rows.multiplicity))
+    whole = trial._replace(share=agreed.share)
+
+    def chosen(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(several.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(chosen, agreed, whole)
+
+
 def visit(
     problem: Problem,
     method: UpdateRule,
@@ -68,7 +140,8 @@ def visit(
     scales and counts follow for all together.
     """
     places, rows = block
-    trial = propose_together(method, group, learned, problem.posterior.local(window, group.scope, places), rows, key)
+    seen = problem.posterior.local_cavities(window, group.scope, places, deletion(method, rows))
+    trial = propose_together(method, group, learned, seen, rows, key)
     change = rows.multiplicity[:, None] * step_of(method, group, rows, trial)
     absorb = partial(problem.posterior.absorb, window, group.scope, places)
     # A single site of one copy moves q between two proper distributions: itself and the projected one.

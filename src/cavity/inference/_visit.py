@@ -12,7 +12,7 @@ from cavity._numerics.sums import all_last
 from cavity.factors.base import Factor
 from cavity.families.base import Family
 from cavity.inference._skipping import NEWS, Skipping
-from cavity.inference.problem import SiteGroup
+from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Table
 from cavity.inference.update_rule import Integrals, Projected, Projection, UpdateRule
 from cavity.moments.base import UNSURE, Moments
@@ -267,6 +267,7 @@ class State(NamedTuple):
         sites: natural parameters, by group.
         memory: what the projection remembers of every site, by group.
         log_scales: log sᵢ of every site, by group.
+        visited: the cavity and log Zᵢ of every site's last visit, by group; no columns where they are not needed.
         mismatch: of every site when it was last visited, by group.
         counts: of the whole run.
         sweep: sweeps made.
@@ -287,6 +288,7 @@ class State(NamedTuple):
     sites: tuple[jax.Array, ...]
     memory: tuple[jax.Array, ...]
     log_scales: tuple[jax.Array, ...]
+    visited: tuple[jax.Array, ...]
     mismatch: tuple[jax.Array, ...]
     counts: Counts
     sweep: jax.Array
@@ -313,6 +315,17 @@ def scaled_at_visits(method: UpdateRule, group: SiteGroup) -> bool:
     return method.single_pass or not group.family.cavities_proper
 
 
+def weighted_sites(problem: Problem, sites: tuple[jax.Array, ...]) -> tuple[tuple[Any, jax.Array], ...]:
+    """Pairs (scope, the group's sites times their multiplicity), as posteriors take them."""
+    pairs = zip(problem.groups, sites, strict=True)
+    return tuple((group.scope, group.multiplicities[:, None] * own) for group, own in pairs)
+
+
+def keeps_visits(method: UpdateRule, group: SiteGroup) -> bool:
+    """Whether the evidence rests on the cavities of the last visits, of a family whose log partitions may be large."""
+    return method.single_pass and not group.family.cavities_proper
+
+
 def count_tilts(counts: Counts, groups: tuple[SiteGroup, ...]) -> Counts:
     """The counts after one integration of every site."""
     return counts._replace(tilts=tuple(done + g.size for done, g in zip(counts.tilts, groups, strict=True)))
@@ -335,7 +348,7 @@ def scatter_visits(
     """
     new = rows._replace(site=rows.site + shares[:, None, None] * step_of(method, group, rows, trials))
     rows, new, trials = jax.tree.map(one_after_another, (rows, new, trials))
-    log_scales = state.log_scales
+    log_scales, visited = state.log_scales, state.visited
     real = rows.which < group.size
     in_order = is_identity(table, group.size)
     place = jnp.full(group.size, table.size).at[table.ravel()].set(jnp.arange(table.size), mode="drop")
@@ -353,6 +366,8 @@ def scatter_visits(
     if scaled_at_visits(method, group):
         scales = jax.vmap(partial(log_scale, group.family, power=method.power))(trials.cavity, trials.log_z, new.site)
         log_scales = replaced(log_scales, scales, trials.accepted)
+    if keeps_visits(method, group):
+        visited = replaced(visited, jnp.column_stack([trials.cavity, trials.log_z]), trials.accepted)
     counts = state.counts
     made = jnp.sum(real) * (1 if trials.share is None else 2)
     tilts = (*counts.tilts[:number], counts.tilts[number] + made, *counts.tilts[number + 1 :])
@@ -361,6 +376,7 @@ def scatter_visits(
         sites=replaced(state.sites, new.site),
         memory=replaced(state.memory, trials.memory, trials.accepted) if method.projection.memory else state.memory,
         log_scales=log_scales,
+        visited=visited,
         mismatch=replaced(state.mismatch, mismatch_of(method, group, rows, trials)),
         counts=Counts(
             counts.improper_cavity + jnp.sum(~trials.proper & held),

@@ -10,9 +10,9 @@ import numpy as np
 from cavity._core import checks
 from cavity._core.precision import float64, is_traced, to_numpy
 from cavity._core.pytrees import pytree_dataclass, static
-from cavity._core.tiers import tiered_jit
+from cavity.inference._evidence import leave_one_out
 from cavity.inference._outcome import SILENT, StatusRule, outcome_of
-from cavity.inference._visit import Report, State, deletion, gather, propose
+from cavity.inference._visit import Report, State
 from cavity.inference.check import Check, check, from_draws
 from cavity.inference.energy import Energy, energy
 from cavity.inference.problem import Problem
@@ -302,25 +302,6 @@ class ModelSolution(Solution):
         return cls(**{name: to_numpy(value) for name, value in own.items()})
 
 
-@float64
-@tiered_jit
-def leave_one_out(
-    problem: Problem, q: Any, sites: tuple[jax.Array, ...], moments: tuple[Any, ...]
-) -> tuple[jax.Array, ...]:
-    """log p(yᵢ | all data but i) ≈ log ∫ tᵢ(x) cavityᵢ(x) dx, one number per site, by group.
-
-    The whole site is deleted. −inf where the cavity is improper, nan where moments, as learned, are unsure.
-    """
-    rule, answers, posterior = UpdateRule(), [], problem.posterior
-    for group, own, learned in zip(problem.groups, sites, moments, strict=True):
-        rows = gather(group, own, jnp.zeros((group.size, rule.projection.memory)), np.arange(group.size))
-        local, cavities = posterior.cavities(problem.prior, q, group.scope, rows.which, deletion(rule, rows))
-        trial = propose(rule, group, learned, local, rows, jax.random.key(0), cavities)
-        known = jnp.where(trial.unsure, jnp.nan, trial.log_z)
-        answers.append(jnp.where(group.family.is_proper(cavities), known, -jnp.inf))
-    return tuple(answers)
-
-
 def as_solution(
     problem: Problem,
     method: UpdateRule,
@@ -342,7 +323,7 @@ def as_solution(
         code = library.where(code == SILENT, CODES.index(unfinished), code)
     return Solution(
         problem=problem,
-        q=state.q,
+        q=problem.posterior.kept(state.q),
         sites=state.sites,
         memory=state.memory,
         moments=state.moments,
@@ -364,7 +345,9 @@ def as_solution(
     )
 
 
-def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status) -> jax.Array:
+def status_code(
+    posterior: Posterior, method: UpdateRule, q: Any, report: Report, unfinished: Status, left_out: Any = False
+) -> jax.Array:
     """The place in `CODES` of the status, from what was measured at the final q; the first that applies.
 
     Args:
@@ -373,6 +356,7 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
         q: at the end.
         report: what was measured there.
         unfinished: the status where the report names none.
+        left_out: whether visits were left out, in a single pass for good.
 
     Returns:
         A number, also under `jit`: `list(Status)[code]` is the status.
@@ -386,5 +370,5 @@ def status_code(posterior: Posterior, method: UpdateRule, q: Any, report: Report
         >>> print(list(cv.Status)[int(code)])
         max_sweeps
     """
-    code = StatusRule.of(posterior, method)(method.tol, q, report)
+    code = StatusRule.of(posterior, method)(method.tol, q, report, left_out)
     return jnp.where(code == SILENT, CODES.index(unfinished), code)

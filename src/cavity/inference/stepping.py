@@ -30,14 +30,14 @@ import jax.numpy as jnp
 
 from cavity._core.precision import float64, is_traced
 from cavity._core.tiers import tiered_jit
-from cavity.inference import _loop
+from cavity.inference import _evidence, _loop
 from cavity.inference._visit import Counts, Report, State
 from cavity.inference.problem import Problem
 from cavity.inference.solution import Solution, as_solution, status_code
 from cavity.inference.status import Status
 from cavity.inference.update_rule import MAX_HALVINGS, UpdateRule
 
-__all__ = ["finish", "init", "learn", "measure", "status_code", "step"]
+__all__ = ["evidence_of_pass", "finish", "init", "learn", "measure", "status_code", "step"]
 __all__ += ["MAX_HALVINGS", "Counts", "Report", "State", "SweepInfo"]
 
 
@@ -215,10 +215,38 @@ def finish(
     """
     check_method(method)
     problem = problem.problem()
-    state, evidence = _loop.conclude(problem, method, state, report)
+    state, evidence = _evidence.conclude(problem, method, state, report)
     if not is_traced(state.sweep):
         state = state._replace(residuals=state.residuals[: int(state.sweep)])
     return as_solution(problem, method, state, report, evidence, unfinished)
+
+
+@float64
+def evidence_of_pass(problem: Any, method: UpdateRule, state: State) -> jax.Array:
+    """The log evidence after one pass from flat sites, Σ log Zᵢ against the cavities of the visits; not measured.
+
+    Args:
+        problem: as for `step`, of a posterior with a divergence: not one of discrete variables alone.
+        method: as for `step`, one that makes a single pass, such as `ADF`.
+        state: after the pass.
+
+    Returns:
+        One number.
+
+    Raises:
+        TypeError: the method makes more than one pass.
+
+    Examples:
+        >>> import cavity as cv
+        >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.ADF()
+        >>> state, _ = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
+        >>> print(cv.stepping.evidence_of_pass(problem, method, state).round(3))
+        -6.963
+    """
+    check_method(method)
+    if not method.single_pass:
+        raise TypeError(f"method must be one that makes a single pass, such as ADF(); found {method}.")
+    return _evidence.evidence_of_visits(problem.problem(), method, state)
 
 
 def check_method(method: Any) -> None:

@@ -77,7 +77,7 @@ class Kernel(HasParameters):
         raise NotImplementedError
 
     def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
-        """Random features, E[a(x)ᵀ a(z)] = k(x, z), where it has them.
+        """Features, E[a(x)ᵀ a(z)] = k(x, z), where it has them; without frequencies exactly.
 
         Args:
             X: points, one per row, checked.
@@ -172,6 +172,17 @@ class Kernel(HasParameters):
                     )
         return points
 
+    def feature_count(self, columns: int) -> int | None:
+        """How many features carry the kernel exactly, without frequencies; None where no finite number does.
+
+        Args:
+            columns: of the points.
+
+        Returns:
+            Their number, or None.
+        """
+        return None
+
     def spectral_parts(self) -> tuple[Any, ...]:
         """Those of the parts whose random features need frequencies.
 
@@ -246,6 +257,9 @@ class Constant(Kernel):
     def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
         return jnp.sqrt(jnp.full((X.shape[0], 1), self.value, dtype=float))
 
+    def feature_count(self, columns: int) -> int | None:
+        return 1
+
 
 @kernel
 class Composite(Kernel):
@@ -311,6 +325,10 @@ class Sum(Composite):
     def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
         return jnp.concatenate([self.left.features(X, frequencies), self.right.features(X, frequencies)], axis=1)
 
+    def feature_count(self, columns: int) -> int | None:
+        left, right = self.left.feature_count(columns), self.right.feature_count(columns)
+        return None if left is None or right is None else left + right
+
 
 @kernel
 class Product(Composite):
@@ -339,6 +357,11 @@ class Product(Composite):
     def features(self, X: Float[Array, "n d"], frequencies: Iterator[Any]) -> Float[Array, "n m"]:
         number, other = (self.left, self.right) if isinstance(self.left, Constant) else (self.right, self.left)
         return jnp.sqrt(number.value) * other.features(X, frequencies)  # type: ignore[attr-defined]
+
+    def feature_count(self, columns: int) -> int | None:
+        if isinstance(self.left, Constant):
+            return self.right.feature_count(columns)
+        return self.left.feature_count(columns) if isinstance(self.right, Constant) else None
 
 
 # Compiled once for a structure and shapes, whatever the values of the parameters.

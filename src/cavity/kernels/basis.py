@@ -102,8 +102,8 @@ class Basis(ABC):
         """
 
     @abstractmethod
-    def covariance(self, kernel: Kernel, X: jax.Array) -> jax.Array:
-        """Prior covariance of new latents at points, all of it: (n, n).
+    def residual_covariance(self, kernel: Kernel, X: jax.Array) -> jax.Array:
+        """Prior covariance of e at new points, all of it: (n, n).
 
         Args:
             kernel: one that `validate` lets pass.
@@ -227,9 +227,10 @@ class InducingInputs(Basis):
         return Spanned(rows.at[:, 0].set(first), jnp.maximum(variance - reached, 0.0))
 
     @float64
-    def covariance(self, kernel: Kernel, X: Any) -> jax.Array:
-        """The kernel's own: new latents are jointly what they are given u."""
-        return kernel(X)
+    def residual_covariance(self, kernel: Kernel, X: Any) -> jax.Array:
+        """New latents are jointly what they are given u."""
+        rows = self(kernel, X).rows
+        return kernel(X) - rows @ rows.T
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"inputs": np.asarray(self.inputs)}
@@ -293,10 +294,8 @@ class RandomFeatures(Basis):
     def span(self, kernel: Kernel, X: jax.Array) -> Spanned:
         return Spanned(kernel.features(X, iter(self.frequencies)), jnp.zeros(X.shape[0]))
 
-    @float64
-    def covariance(self, kernel: Kernel, X: Any) -> jax.Array:
-        rows = self(kernel, X).rows
-        return rows @ rows.T
+    def residual_covariance(self, kernel: Kernel, X: Any) -> jax.Array:
+        return jnp.zeros((len(X), len(X)))
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {f"frequencies{number}": np.asarray(own) for number, own in enumerate(self.frequencies)}

@@ -2,12 +2,16 @@
 
 import dataclasses
 import functools
+import itertools
+import math
 import operator
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity._core.pytrees import static
 from cavity.kernels.base import VARIANCES, Composite, Constant, Kernel, Product, Sum
@@ -233,6 +237,9 @@ class Linear(Kernel):
     def features(self, X: jax.Array, frequencies: Iterator[Any]) -> jax.Array:
         return jnp.sqrt(self.variance) * X
 
+    def feature_count(self, columns: int) -> int | None:
+        return columns
+
 
 @kernel
 class Polynomial(Kernel):
@@ -277,6 +284,18 @@ class Polynomial(Kernel):
 
     def diagonal_of(self, X: jax.Array) -> jax.Array:
         return (self.scale * jnp.sum(jnp.square(X), axis=1) + self.offset) ** self.degree
+
+    def features(self, X: jax.Array, frequencies: Iterator[Any]) -> jax.Array:
+        """√(degree!/∏ αᵢ!) ∏ zᵢ^αᵢ for all α of that sum, z = (√offset, √scale x)."""
+        n, columns = X.shape
+        z = jnp.concatenate([jnp.full((n, 1), jnp.sqrt(self.offset)), jnp.sqrt(self.scale) * X], axis=1)
+        places = np.array(list(itertools.combinations_with_replacement(range(columns + 1), self.degree)))
+        repeated = [math.prod(map(math.factorial, Counter(place).values())) for place in places.tolist()]
+        orders = math.factorial(self.degree) / np.array(repeated, float)
+        return jnp.sqrt(orders) * jnp.prod(z[:, places], axis=-1)
+
+    def feature_count(self, columns: int) -> int | None:
+        return math.comb(columns + self.degree, self.degree)
 
 
 def inner_products(X: jax.Array, Z: jax.Array | None) -> jax.Array:

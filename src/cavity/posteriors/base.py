@@ -97,8 +97,7 @@ class Posterior(ABC):
         """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row per site.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
             scope: of the group.
             index: numbers of the sites; they may repeat.
 
@@ -122,8 +121,7 @@ class Posterior(ABC):
         """A pass over the sites `order` (a vector), to be visited in windows of `width` sites.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
             scope: of the group that is visited.
             order: numbers of the sites.
             width: sites of an outermost window.
@@ -173,6 +171,21 @@ class Posterior(ABC):
         Returns:
             Natural parameters, one row per site.
         """
+
+    def local_cavities(
+        self, window: Window, scope: Any, place: Any, removed: Float[Array, "sites k"]
+    ) -> tuple[Float[Array, "sites k"], Float[Array, "sites k"]]:
+        """`cavities` inside a window, of the sites at `place` in it.
+
+        Args:
+            window, scope, place: as for `local`.
+            removed: natural parameters to be taken out, one row per site.
+
+        Returns:
+            Natural parameters of the marginals and of the cavities.
+        """
+        seen = self.local(window, scope, place)
+        return seen, seen - removed
 
     @abstractmethod
     def absorb(self, window: Window, scope: Any, place: Any, change: Float[Array, "sites k"]) -> Window:
@@ -297,13 +310,35 @@ class Posterior(ABC):
         seen = self.marginals(prior, q, scope, index)
         return seen, seen - removed
 
+    def kept(self, q: Q) -> Q:
+        """What a solution keeps of q.
+
+        Args:
+            q: as `refresh` gives it.
+
+        Returns:
+            Something that `views` and what else is asked of a solution take for q.
+        """
+        return q
+
+    def restored(self, prior: Any, kept: Q, groups: tuple[tuple[Any, Float[Array, "_sites _k"]], ...]) -> Q:
+        """q as it was before `kept`.
+
+        Args:
+            prior, groups: as in `refresh`.
+            kept: of q.
+
+        Returns:
+            q as `refresh` gives it.
+        """
+        return kept
+
     @abstractmethod
     def views(self, prior: Any, q: Q) -> dict[str, Callable[[], Float[Array, "..."]]]:
         """What users look at, computed when asked for: mean, covariance, and what else the model calls its own.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
 
         Returns:
             A function without arguments for every name.
@@ -357,8 +392,7 @@ class Posterior(ABC):
         """Minimal coordinates, or None where prior and q are not Gaussian.
 
         Args:
-            prior: as in `refresh`.
-            q: as `refresh` gives it.
+            prior, q: as in `refresh`.
 
         Returns:
             The centre and root of the prior, and z's mean and covariance under q; None where there are none.

@@ -15,7 +15,8 @@ from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.system import one_blas_thread
 from cavity._core.tiers import tiered_jit
 from cavity.inference._double_loop import TURNS, Inner, begin_inner, compiled_turns
-from cavity.inference._loop import Start, blank_state, conclude, learns, measure_state
+from cavity.inference._evidence import conclude
+from cavity.inference._loop import Start, blank_state, learns, measure_state
 from cavity.inference._newton import HALVINGS, ROUNDS, begin_polish, is_polishing, marginals_of, polish
 from cavity.inference._visit import Report, State
 from cavity.inference.methods.base import Limits, Method

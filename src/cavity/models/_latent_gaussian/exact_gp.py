@@ -19,15 +19,18 @@ from cavity._core import checks
 from cavity._core.precision import float64, is_far, is_traced, to_numpy
 from cavity._core.system import check_room, is_accelerator, one_blas_thread
 from cavity._core.tiers import tiered_jit
-from cavity._numerics.blocked import cholesky, identity, sample_gaussian
+from cavity._numerics.blocked import cholesky, identity, sample_gaussian, symmetric_from_columns
 from cavity.factors.base import Factor
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.schedule import Blocks, InOrder, Schedule
 from cavity.inference.solution import Solution
+from cavity.kernels import Kernel
+from cavity.kernels.parameters import without_bounds
 from cavity.models._latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models._latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
+from cavity.models._latent_gaussian.lost_digits import warn_of_lost_digits
 from cavity.models._latent_gaussian.rows import bucket, padded, padded_group, padded_with_zeros, weighted_sites
-from cavity.posteriors.dense_algebra import KernelPrior, information, response, window_sizes
+from cavity.posteriors.dense_algebra import KernelPrior, dense, information, response, window_sizes
 from cavity.posteriors.dense_gaussian import DenseGaussian
 
 #: arrays of n × n numbers that a run of the kernel form holds at a time
@@ -38,6 +41,8 @@ MANY_LATENTS = 512
 ROUNDING = 1e-12
 #: rows predicted at a time, with all training rows
 CHUNK = 1024
+#: smallest singular value of rows of features, scaled to length 1, that are linearly independent by far
+INDEPENDENT = 1e-3
 
 
 def kernel_problem(group: SiteGroup, k: Any, size: int, varies: np.ndarray | None = None) -> Problem:
@@ -154,6 +159,51 @@ def kernel_latents(kernel: Any, inputs: Any, known: DenseResponse, X: Any) -> La
     return np.concatenate(means)[: len(X)], np.concatenate(variances)[: len(X)]
 
 
+class SeenThroughFeatures(NamedTuple):
+    """What prediction needs of latents f = Φ v with linearly independent rows Φ: Φᵀ = Q R, and N(mean, covariance).
+
+    A new latent φᵀv is bᵀf of b = R⁻¹ Qᵀ φ, and what φ has outside of the rows' space, which keeps its prior:
+
+        mean bᵀ mean,    variance bᵀ covariance b + |φ − Q Qᵀ φ|².
+
+    Neither is a difference of prior variances, which may be far above that of q.
+    """
+
+    directions: jax.Array
+    triangle: jax.Array
+    mean: jax.Array
+    covariance: jax.Array
+
+
+@tiered_jit
+def seen_through_features(kernel: Kernel, inputs: jax.Array, mean: jax.Array, sites: jax.Array) -> SeenThroughFeatures:
+    """The latents at the inputs, of this mean under q and with these weighted sites."""
+    q = dense(kernel.matrix(inputs, None), *sites.T)
+    directions, triangle = jnp.linalg.qr(kernel.features(inputs, iter(())).T)
+    return SeenThroughFeatures(directions, triangle, mean, symmetric_from_columns(q.covariance))
+
+
+@tiered_jit
+def latents_through_features(kernel: Kernel, X: jax.Array, known: SeenThroughFeatures) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance at the rows of X."""
+    rows = kernel.features(X, iter(()))
+    along = rows @ known.directions
+    left = rows - along @ known.directions.T
+    shares = jax.scipy.linalg.solve_triangular(known.triangle, along.T).T
+    return shares @ known.mean, jnp.sum((shares @ known.covariance) * shares, axis=1) + jnp.sum(left**2, axis=1)
+
+
+@float64
+def has_independent_features(kernel: Any, X: np.ndarray) -> bool:
+    """Whether the rows have features, and these are linearly independent by far."""
+    count = kernel.feature_count(X.shape[1]) if isinstance(kernel, Kernel) else None
+    if count is None or count < len(X):
+        return False
+    rows = np.asarray(kernel.features(jnp.asarray(X), iter(())))
+    lengths = np.linalg.norm(rows, axis=1)
+    return bool((lengths > 0).all() and np.linalg.svd(rows / lengths[:, None], compute_uv=False)[-1] > INDEPENDENT)
+
+
 @tiered_jit
 def covariance_gradient(problem: Problem, q: Any, sites: jax.Array) -> jax.Array:
     """½ (α αᵀ − (K + S⁻¹)⁻¹): what a change of the prior covariance, entry by entry, does to the log evidence."""
@@ -184,7 +234,13 @@ class ExactGP(FitResult):
     @float64
     def latent(self, X: Any) -> tuple[Any, Any]:
         """Mean and variance of the latent at the rows of X."""
-        return kernel_latents(self.kernel, self.X, self.response, X)
+        if self.features is None:
+            return kernel_latents(self.kernel, self.X, self.response, X)
+        found = [
+            latents_through_features(without_bounds(self.kernel), rows, self.features) for rows in row_chunks(X, CHUNK)
+        ]
+        mean, variance = (np.concatenate(parts)[: len(X)] for parts in zip(*found, strict=True))
+        return mean, variance
 
     @float64
     def sample(self, X: Any, key: jax.Array, draws: int) -> Any:
@@ -207,9 +263,18 @@ class ExactGP(FitResult):
             found = response(prior, jnp.asarray(sites))
             return to_numpy(DenseResponse(padded_with_zeros(self.alpha, size), *found))
 
+    @functools.cached_property
+    def features(self) -> SeenThroughFeatures | None:
+        """What prediction needs where the rows have independent features."""
+        if not has_independent_features(self.kernel, self.X):
+            return None
+        with one_blas_thread():  # the same bits in every process
+            sites = self.sites * self.multiplicity[:, None]
+            return to_numpy(seen_through_features(without_bounds(self.kernel), self.X, self.latent_mean, sites))
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed on demand, which is large."""
-        return {name: value for name, value in vars(self).items() if name != "response"}
+        return {name: value for name, value in vars(self).items() if name not in ("response", "features")}
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """(header, arrays): what a file holds."""
@@ -273,6 +338,7 @@ def fit_exact_gp(
     space = SearchSpace(kernel.theta, kernel.bounds, sites.factor, free, deviations)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     learned, solution = kernel.with_theta(found.theta), found.solution
+    warn_of_lost_digits(solution)
     if found.history:
         check_kernel(learned, inputs, n, "kernel_(X), where the search ended,")
     latent = solution.q.mean, solution.q.variance

@@ -31,6 +31,7 @@ from cavity.models._latent_gaussian.evidence_search import (
 )
 from cavity.models._latent_gaussian.exact_gp import MANY_LATENTS, has_cholesky_factor
 from cavity.models._latent_gaussian.fit_result import FitResult, Latents, result_fields
+from cavity.models._latent_gaussian.lost_digits import warn_of_lost_digits
 from cavity.models._latent_gaussian.rows import (
     bucket,
     feature_bucket,
@@ -268,6 +269,7 @@ def fitted_linear_model(
     rows: LinearRows, solution: Solution, prior_variance: np.ndarray, history: list[Any], began: float
 ) -> LinearModel:
     """The model that a solution for these rows makes; began: when the fit did."""
+    warn_of_lost_digits(solution)
     d, (group,) = rows.d, solution.problem.groups
     along, shift, precision = (np.asarray(part)[..., :d] for part in solution.problem.prior)
     sites = np.asarray(group.multiplicities)[:, None] * solution.sites[0]

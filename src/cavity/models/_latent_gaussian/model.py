@@ -38,6 +38,7 @@ from cavity.models._latent_gaussian.exact_gp import (
 )
 from cavity.models._latent_gaussian.fit_result import Latents, factor_predictions
 from cavity.models._latent_gaussian.linear_model import weight_latents, weight_precision, weight_problem
+from cavity.models._latent_gaussian.lost_digits import warn_of_lost_digits
 from cavity.models._latent_gaussian.rows import bucket, padded, padded_with_zeros
 from cavity.models._latent_gaussian.sparse_gp import basis_latents, basis_problem, check_finite_rows
 from cavity.moments.base import ClosedForm, Moments
@@ -204,6 +205,8 @@ class LatentGaussian:
     def interpret(self, solution: Solution) -> LatentGaussianSolution:
         """The solution of this model's problem, with predictions; `infer(model)` returns it."""
         own, n = solution, self.group.size
+        if np.ndim(solution.code) == 0:
+            warn_of_lost_digits(solution)
         if solution.problem.groups[0].size != n:
             own = without_padding(solution, self.problem(), n)
         return LatentGaussianSolution.of(own, prediction=self.prediction, as_run=solution)

@@ -24,14 +24,16 @@ from cavity.factors.wrappers import GaussianConvolved
 from cavity.inference.problem import Problem, SiteGroup
 from cavity.inference.solution import Solution
 from cavity.kernels import Basis, InducingInputs, Kernel, RandomFeatures, Spanned
+from cavity.kernels.exact_features import ExactFeatures
 from cavity.models._latent_gaussian.evidence_search import SearchOptions, SearchSpace, check_free, fit_evidence, inner
 from cavity.models._latent_gaussian.fit_result import FitResult, Latents, result_fields, row_chunks
 from cavity.models._latent_gaussian.linear_model import weight_problem
+from cavity.models._latent_gaussian.lost_digits import warn_of_lost_digits
 from cavity.models._latent_gaussian.rows import bucket, padded, padded_group, weighted_sites
 from cavity.posteriors.weight_gaussian import WeightPrior
 
 #: bases that may be named in a file
-BASES: dict[str, type[Basis]] = {"InducingInputs": InducingInputs, "RandomFeatures": RandomFeatures}
+BASES: dict[str, type[Basis]] = {cls.__name__: cls for cls in (InducingInputs, RandomFeatures, ExactFeatures)}
 #: rows predicted at a time
 CHUNK = 8192
 
@@ -125,6 +127,8 @@ class SparseGP(FitResult):
     @property
     def carrier(self) -> str:
         """What carries the process, in words."""
+        if isinstance(self.basis, ExactFeatures):
+            return f"exact, {self.basis.width} features"
         kind = "inducing inputs" if isinstance(self.basis, InducingInputs) else "random features"
         return f"{self.basis.width} {kind}"
 
@@ -137,7 +141,7 @@ class SparseGP(FitResult):
     def sample(self, X: Any, key: jax.Array, draws: int) -> Any:
         """Draws of the latent at the rows of X, jointly."""
         rows = self.basis(self.kernel, X).rows
-        covariance = self.basis.covariance(self.kernel, X) - rows @ rows.T + rows @ self.weight_covariance @ rows.T
+        covariance = self.basis.residual_covariance(self.kernel, X) + rows @ self.weight_covariance @ rows.T
         return sample_gaussian(key, rows @ self.weight_mean, covariance, draws)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -208,6 +212,7 @@ def fit_sparse_gp(
     check_finite_rows("kernel(X)", build(*space.parameters(space.start)).prior.rows)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     solution = found.solution
+    warn_of_lost_digits(solution)
     (group,) = solution.problem.groups
     latent = solution.view("latent_mean"), solution.view("latent_variance")
     return SparseGP(

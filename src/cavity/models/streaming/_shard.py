@@ -146,11 +146,15 @@ def shard_state(
 
 
 class ShardSweep(NamedTuple):
-    """The outcome of a sweep: new sites, the mismatch met at each row, what went wrong on the way."""
+    """The outcome of a sweep: new sites, the mismatch met at each row, what went wrong on the way.
+
+    evidence: in a single pass log p of these rows given the rest; else 0.
+    """
 
     new: ShardSites
     mismatch: jax.Array
     counts: stepping.Counts
+    evidence: jax.Array
 
 
 @tiered_jit
@@ -163,7 +167,13 @@ def sweep_shard(
     scales = state.log_scales[0]
     own = NaturalSums(state.q.shift, state.q.precision, problem.groups[0].multiplicities @ scales)
     new = ShardSites(jnp.column_stack([state.sites[0], scales]), own)
-    return ShardSweep(new, state.mismatch[0], info.counts)
+    evidence = stepping.evidence_of_pass(problem, method, state) if method.single_pass else jnp.zeros(())
+    return ShardSweep(new, state.mismatch[0], info.counts, evidence)
+
+
+def log_mean_of_rows(problem: Problem, report: Report) -> jax.Array:
+    """Σ multiplicityᵢ E[log t̃ᵢ] under the q at which the rows were measured."""
+    return problem.groups[0].multiplicities @ report.log_means[0]
 
 
 @tiered_jit
@@ -215,11 +225,15 @@ class VisitCounts(NamedTuple):
 
 
 class PassTotals(NamedTuple):
-    """A pass of one model so far. total: what q is made of now. fresh: the parts this sweep has put in."""
+    """A pass of one model so far. total: what q is made of now. fresh: the parts this sweep has put in.
+
+    evidence: of the rows of this pass: measured, Σ E[log t̃ᵢ] under q; in a single pass log p given those before.
+    """
 
     total: NaturalSums
     fresh: NaturalSums
     counts: VisitCounts
+    evidence: Any
 
 
 @tiered_jit
@@ -233,7 +247,8 @@ def sweep_chunk(
     numbers = (found.counts.improper_cavity, found.counts.nonfinite, 0, found.counts.shortened)
     counts = totals.counts.plus(found.mismatch, *numbers)
     new = found.new
-    return PassTotals(rest.plus(new.own), totals.fresh.plus(new.own), counts), new.sites
+    evidence = totals.evidence + found.evidence
+    return PassTotals(rest.plus(new.own), totals.fresh.plus(new.own), counts, evidence), new.sites
 
 
 @tiered_jit
@@ -247,7 +262,8 @@ def measure_chunk(
     state = state._replace(q=ShardWeights(*totals.total.q(), own.shift, own.precision))
     report = stepping.measure(problem, method, state, key)
     numbers = (jnp.sum(flags[0]) for flags in (report.improper, report.nonfinite, report.constraint_relaxed))
-    return totals._replace(counts=totals.counts.plus(report.mismatch[0], *numbers, 0))
+    evidence = totals.evidence + log_mean_of_rows(problem, report)
+    return totals._replace(counts=totals.counts.plus(report.mismatch[0], *numbers, 0), evidence=evidence)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +287,7 @@ class PassState:
     @classmethod
     def initial(cls, prior: NaturalSums) -> "PassState":
         """Before the first row: q is the prior."""
-        return cls(PassTotals(prior, NaturalSums.zero(len(prior.shift)), VisitCounts.zero()))
+        return cls(PassTotals(prior, NaturalSums.zero(len(prior.shift)), VisitCounts.zero(), jnp.zeros(())))
 
     @property
     def sweeps(self) -> int:
@@ -296,7 +312,9 @@ class PassState:
             ended = self.sweeps >= method.max_sweeps or max(largest, self.residuals[-1]) <= method.tol
             return self.with_report(method, history=history).entering("done" if ended else "sweep")
         # q made of this sweep's parts alone.
-        totals = PassTotals(prior.plus(self.totals.fresh), NaturalSums.zero(len(prior.shift)), counts)
+        totals = self.totals._replace(
+            total=prior.plus(self.totals.fresh), fresh=NaturalSums.zero(len(prior.shift)), counts=counts
+        )
         slow = bool(self.residuals) and largest > SLOW * self.residuals[-1]
         residuals, sequential = (*self.residuals, largest), self.sequential or slow
         changed = {"totals": totals, "residuals": residuals, "sequential": sequential, "history": history}
@@ -312,8 +330,23 @@ class PassState:
         return self.entering("sweep") if again else self
 
     def entering(self, stage: str) -> "PassState":
-        """At the beginning of a pass."""
-        return dataclasses.replace(self, stage=stage, totals=self.totals._replace(counts=VisitCounts.zero()))
+        """At the beginning of a pass, or at the end of all."""
+        totals = self.totals._replace(counts=VisitCounts.zero())
+        if stage != "done":
+            totals = totals._replace(evidence=jnp.zeros(()))
+        return dataclasses.replace(self, stage=stage, totals=totals)
+
+    def log_evidence(self, method: UpdateRule, prior: NaturalSums) -> float:
+        """Of all rows, from what the last pass has summed; while a pass goes on, from the scales of the last visits."""
+        total, before = self.totals.total, prior.q()
+        if self.stage != "done":
+            found = total.q().log_partition - before.log_partition + total.log_scale
+        elif method.single_pass:
+            found = self.totals.evidence
+        else:
+            form, blank = WeightGaussian(), jnp.zeros((0, len(prior.shift)))
+            found = self.totals.evidence - form.divergence(WeightPrior(blank, prior.shift, prior.precision), total.q())
+        return float(found) + self.constant
 
     def with_report(self, method: UpdateRule, **changed: Any) -> "PassState":
         """With the mismatch of this pass as that of the state, and the status that what was met supports."""
@@ -322,5 +355,7 @@ class PassState:
         some = (one(n > 0) for n in (counts.constraint_relaxed, counts.improper, counts.nonfinite))
         relaxed, improper, nonfinite = some
         report = Report(one(counts.mismatch), relaxed, improper, nonfinite, (), ())
-        code = status_code(WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS)
+        code = status_code(
+            WeightGaussian(), method, state.totals.total.q(), report, Status.MAX_SWEEPS, int(counts.improper) > 0
+        )
         return dataclasses.replace(state, mismatch=counts.mismatch, status=CODES[int(code)])

@@ -138,13 +138,13 @@ def checkpoint_options(checkpoint: Any, every: Any, resume: Any, again: bool) ->
 def linear_model(run: StreamRun, state: PassState, variance: np.ndarray) -> LinearModel:
     """The model that a run has led to."""
     d, total = run.d, state.totals.total
-    q, prior = total.q(), run.prior.q()
+    q = total.q()
     ended = state.stage == "done"
     largest = state.residuals[-1] if state.residuals else float(state.totals.counts.largest)
     return LinearModel(
         status=Status.INTERRUPTED if run.interrupted and not ended else state.status,
         method=str(run.method),
-        log_evidence=float(q.log_partition - prior.log_partition + total.log_scale) + state.constant,
+        log_evidence=state.log_evidence(run.compiled, run.prior),
         mismatch=state.mismatch if ended else largest,
         sweeps=state.sweeps,
         residuals=np.array(state.residuals),
