@@ -25,10 +25,14 @@ from types import FrameType
 from typing import Any
 
 import jax
-from jax._src import compilation_cache as jax_cache
-from jax._src import config as jax_config
 
 from cavity._core.kept_programs import ProgramFolder, open_folder
+
+try:
+    from jax._src import compilation_cache as jax_cache
+    from jax._src import config as jax_config
+except ImportError:  # a version of JAX that has them elsewhere: nothing is kept
+    jax_cache = jax_config = None
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 #: what is done to a program before it can run; that it is read from a file instead is part of the last
@@ -130,7 +134,8 @@ class LentFolder:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        folder = None if jax_config.compilation_cache_dir.value else the_folder()
+        named = getattr(jax_config, "compilation_cache_dir", None)  # of JAX's settings
+        folder = None if named is None or named.value else the_folder()
         with self.lock:
             lent = folder is not None and getattr(jax_cache, "_cache", "unknown") in (None, self)
             if lent:
@@ -140,7 +145,7 @@ class LentFolder:
             yield
             return
         self.mine.folder = folder
-        least = jax_config.persistent_cache_min_compile_time_secs
+        least = jax_config.persistent_cache_min_compile_time_secs  # type: ignore[union-attr]
         try:
             # JAX keeps what took it a second to compile; the many small programs are worth keeping as well.
             with least(0.0) if least.value == 1.0 else contextlib.nullcontext():
