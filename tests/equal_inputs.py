@@ -321,6 +321,13 @@ def answer(name: str) -> list[tuple[Any, ...]]:
     return bits(question.ask(question.make(question.good.copy())))
 
 
+def refused_by(error: Exception, *words: str) -> str:
+    """*refused*, if the sentence has one of these words."""
+    said = str(error)
+    assert any(word in said for word in words) and "\n" not in said, f"refused, but not for {words}: {said}"
+    return "refused"
+
+
 def outcome(name: str, disguise: str) -> str:
     """*right* or *refused*; an assertion fails where something was taken for what it is not."""
     question = QUESTIONS[name]
@@ -330,12 +337,12 @@ def outcome(name: str, disguise: str) -> str:
     try:
         found = bits(question.ask(question.make(disguised)))
     except (TypeError, ValueError) as error:
-        assert disguise not in SAME, f"{name}: {disguise} was refused: {error}"
-        foreign = name in ESTIMATORS and any(word in str(error) for word in FOREIGN)
+        if disguise in SAME:
+            raise AssertionError(f"{name}: {disguise} was refused: {error}") from error
+        if name in ESTIMATORS and any(word in str(error) for word in FOREIGN):
+            return "refused"
         # Without any entries, what is wrong is the shape of something.
-        named = disguise == "nothing" or any(word in str(error) for word in question.words)
-        assert foreign or (named and "\n" not in str(error)), f"{name}: {disguise}: not by name: {error}"
-        return "refused"
+        return refused_by(error, *("" if disguise == "nothing" else word for word in question.words))
     assert disguise not in OTHER, f"{name}: {disguise} was accepted"
     assert found == answer(name), f"{name}: {disguise}: other numbers"
     return "right"

@@ -17,7 +17,7 @@ LARGEST = 1e100
 
 
 def refuse_masked(name: str, value: Any) -> None:
-    """Refuse an array, or a list of arrays, with masked entries, which NumPy would quietly take for what is under them."""
+    """Refuse masked entries, of an array or of those in a list: NumPy would quietly take what is under the mask."""
     parts = value if isinstance(value, list | tuple) else (value,)
     if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
         raise ValueError(f"{name} has masked entries; fill in the values or leave the rows out.")

@@ -54,10 +54,9 @@ class Statement:
             ordered = np.sort(rows[:, same], axis=1)
             if (ordered[:, 1:] == ordered[:, :-1]).any():
                 raise ValueError("a factor sees one variable twice.")
-        data = (
-            np.zeros(shape) if data is None else checks.number_array("data", data) if isinstance(data, list) else data
-        )
-        flat = jax.tree.map(lambda leaf: site_rows(leaf, shape), data)
+        if isinstance(data, list):
+            data = checks.number_array("data", data)
+        flat = jax.tree.map(lambda leaf: site_rows(leaf, shape), np.zeros(shape) if data is None else data)
         family = families[0] if len(families) == 1 else Product(families)
         found = moments or factor.default_moments() or integrator(factor, family, flat)
         factor.validate(flat)
