@@ -80,7 +80,7 @@ def draw_fit(rng: np.random.Generator, **options: Any) -> tuple[Answer, np.ndarr
     score = X.sum(axis=1) + 0.3 * rng.normal(size=rows)
     labels, grades = np.where(score > 0, 1, -1), np.digitize(score, np.quantile(score, [0.3, 0.6]))
     process = {
-        "kernel": rng.choice([None, cv.kernels.RBF(1.0), cv.kernels.Matern52(0.7)]),
+        "kernel": rng.choice([None, cv.kernels.RBF(1.0), cv.kernels.Matern(0.7, nu=2.5)]),
         "optimize": bool(rng.random() < 0.3),
     }
     process |= {"approximation": rng.choice([None, "inducing", "features"]), "rank": 5} | options

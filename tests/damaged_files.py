@@ -22,10 +22,12 @@ import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
 import cavity as cv
+from cavity import distributed
 from cavity._cli.errors import one_sentence
 from cavity._cli.preprocessing import Reading, read_labelled
 from cavity._storage.csv_table import read_sheet
 from cavity._storage.npz import HEADER
+from cavity.distributed.gaussian import pack_naturals
 
 #: seconds that one file may take
 SECONDS = 10
@@ -476,6 +478,62 @@ def structured_changes(paths: list[Path]) -> Format:
     return Format(".npz", change, read_model, judge_model)
 
 
+# ------------------------------------------------------------ results on shards, learned operators
+
+
+def shard_file(folder: Path) -> Path:
+    """A fit of two weights on three shards."""
+    shift, precision = np.array([0.5, -1.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    found = distributed.Fit(
+        status=cv.Status.CONVERGED, log_evidence=-7.5, mismatch=1e-9, residuals=np.array([0.5, 1e-3, 1e-9]), seconds=1.5,
+        prior=pack_naturals(np.zeros(2), np.eye(2) / 2.0),
+        contributions=np.stack([pack_naturals(scale * shift, scale * precision) for scale in (1.0, 0.5, 2.0)]),
+        shortened=1, factor=cv.factors.Probit(0.1), prior_variance=np.array([2.0]), rows=np.array([4, 3, 5]),
+        balance=1e-13,
+    )  # fmt: skip
+    found.save(folder / "shards.npz")
+    return folder / "shards.npz"
+
+
+def read_fit(path: Path) -> Any:
+    """The fit, and what its model predicts."""
+    found = distributed.load(path)
+    return found, found.model().predict(POINTS)["probability"]
+
+
+def judge_fit(answer: Any, path: Path) -> None:
+    """Of numbers, and of as many rows as it has shards."""
+    found, predicted = answer
+    assert predicted.shape == (len(POINTS),) and ((predicted >= 0) & (predicted <= 1)).all(), f"nonsense: {predicted}"
+    assert len(found.rows) == len(found.contributions) and np.isfinite(found.mean).all()
+    assert (np.linalg.eigvalsh(found.covariance) > 0).all()
+
+
+def learned_problem(factor: Any) -> Any:
+    return cv.models.latent_gaussian(np.array([1.0, -1.0, 1.0]), factor, kernel_matrix=np.eye(3) + 0.5)
+
+
+def operator_file(folder: Path) -> Path:
+    """What was learned of a likelihood with a density."""
+    factor = cv.learned.just_in_time(cv.factors.Logistic(), oracle=cv.Quadrature())
+    cv.infer(learned_problem(factor), cv.EP())
+    factor.save(folder / "operator.npz")
+    return folder / "operator.npz"
+
+
+def read_operator(path: Path) -> Any:
+    """The operator in use; a saved one is compared with its factor before the first sweep."""
+    factor = cv.learned.load(path, cv.factors.Logistic(), oracle=cv.Quadrature())
+    return cv.infer(learned_problem(factor), cv.EP(max_sweeps=3)), factor.report()
+
+
+def judge_operator(answer: Any, path: Path) -> None:
+    """Numbers, and counts that can be."""
+    solution, report = answer
+    assert np.isfinite(solution.q.mean).all() and np.isfinite(solution.log_evidence), solution.q.mean
+    assert min(report.queries, report.labels, report.audits, report.refusals) >= 0
+
+
 def formats(folder: Path) -> dict[str, Format]:
     """All formats by name. folder: where files of fitted models can be kept."""
     paths = model_files(folder)
@@ -487,4 +545,8 @@ def formats(folder: Path) -> dict[str, Format]:
         "table .csv": Format(".csv", text_changes(TABLE), read_table, judge_table),
         "model, bytes": byte_changes(paths),
         "model, values": structured_changes(paths),
+        "fit on shards": structured_changes([shard_file(folder)])._replace(read=read_fit, judge=judge_fit),
+        "learned operator": structured_changes([operator_file(folder)])._replace(
+            read=read_operator, judge=judge_operator
+        ),
     }

@@ -351,11 +351,12 @@ class JustInTime(Moments):
 
     @classmethod
     @float64
-    def load(cls, path: str | os.PathLike[str], **options: Any) -> "JustInTime":
+    def load(cls, path: str | os.PathLike[str], *, max_bytes: int | None = None, **options: Any) -> "JustInTime":
         """An operator that begins with what another has learned and saved.
 
         Args:
             path: of the file that `save` wrote.
+            max_bytes: refuse a file that unpacks to more than this; None: to more than 256 MiB and 64 times its size.
             options: as `JustInTime` takes them; `tol_kl` is the saved one unless given.
 
         Returns:
@@ -365,7 +366,7 @@ class JustInTime(Moments):
         Raises:
             StorageError: the file is of another kind, or damaged.
         """
-        kind, header, arrays = load(path)
+        kind, header, arrays = load(path, max_bytes)
         if kind != KIND:
             raise StorageError(f"{path} holds a {kind}, not a learned operator.")
         try:
@@ -380,8 +381,12 @@ class JustInTime(Moments):
         labels, widths, sampling, scales, reference = Labels(*found[:3]), *found[3:7]
         audits = Audits(*found[7:])
         fit = labels.inputs.ndim == labels.targets.ndim == 2 and labels.inputs.shape[1:] == widths.shape
-        fit = fit and labels.targets.shape[1:] == scales.shape and reference.ndim == 1
-        fit = fit and sampling.size in (1, scales.size)
+        fit = (
+            fit
+            and labels.targets.shape[1:] == scales.shape
+            and reference.ndim == 1
+            and sampling.size in (1, scales.size)
+        )
         rows = {len(labels.inputs), len(labels.targets), len(labels.spread)}
         if not fit or len(rows) != 1 or audits.kl.shape != audits.expected.shape:
             raise StorageError(f"{path} is damaged: its arrays do not fit together.")
