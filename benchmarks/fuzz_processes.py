@@ -10,7 +10,7 @@
     state      a random call that succeeds, fails or is interrupted leaves the state of the process as it was
 
 Every class of trials runs in processes of its own, which print one line per trial. A process that ends before its last
-trial has crashed in the next one; one that prints nothing for two minutes hangs.
+trial has crashed in the next one; one that prints nothing for ten minutes hangs (a busy machine compiles for minutes).
 """
 
 import argparse
@@ -44,7 +44,7 @@ import threadpoolctl
 import cavity as cv
 
 #: seconds without a line after which a process hangs, and trials of one process
-PATIENCE, BATCH = 120.0, 20
+PATIENCE, BATCH = 600.0, 20
 OUTCOMES = ("right", "refused", "wrong", "crashed", "hung")
 Answer = Callable[[], Any]
 

@@ -31,6 +31,8 @@ from cavity.distributed.gaussian import pack_naturals
 
 #: seconds that one file may take
 SECONDS = 10
+#: where arrays of another length are other programs, which are compiled first
+COMPILED = 60
 #: what a sentence may be long: the path, the place and what was found
 LONGEST = 700
 OUTCOMES = ("accepted", "refused", "wrong", "crashed", "hung")
@@ -47,6 +49,7 @@ class Format(NamedTuple):
     change: Callable[[np.random.Generator], bytes]
     read: Callable[[Path], Any]
     judge: Callable[[Any, Path], None]
+    seconds: float = SECONDS
 
 
 class Tally(NamedTuple):
@@ -75,7 +78,7 @@ def at_most(seconds: float) -> Iterator[None]:
 def outcome(form: Format, path: Path) -> tuple[str, str]:
     """How a file ends, one of `OUTCOMES`, and what was said."""
     try:
-        with at_most(SECONDS):
+        with at_most(form.seconds):
             found = form.read(path)
     except ValueError as error:
         said = str(error)
@@ -485,7 +488,7 @@ def shard_file(folder: Path) -> Path:
     """A fit of two weights on three shards."""
     shift, precision = np.array([0.5, -1.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
     found = distributed.Fit(
-        status=cv.Status.CONVERGED, log_evidence=-7.5, mismatch=1e-9, residuals=np.array([0.5, 1e-3, 1e-9]), seconds=1.5,
+        status=cv.Status.CONVERGED, log_evidence=-7.5, mismatch=1e-9, residuals=np.array([0.5, 1e-9]), seconds=1.5,
         prior=pack_naturals(np.zeros(2), np.eye(2) / 2.0),
         contributions=np.stack([pack_naturals(scale * shift, scale * precision) for scale in (1.0, 0.5, 2.0)]),
         shortened=1, factor=cv.factors.Probit(0.1), prior_variance=np.array([2.0]), rows=np.array([4, 3, 5]),
@@ -524,7 +527,10 @@ def operator_file(folder: Path) -> Path:
 def read_operator(path: Path) -> Any:
     """The operator in use; a saved one is compared with its factor before the first sweep."""
     factor = cv.learned.load(path, cv.factors.Logistic(), oracle=cv.Quadrature())
-    return cv.infer(learned_problem(factor), cv.EP(max_sweeps=3)), factor.report()
+    try:
+        return cv.infer(learned_problem(factor), cv.EP(max_sweeps=3)), factor.report()
+    except ValueError as error:  # one of another kind of sites is known by its use
+        raise ValueError(f"{path.name}: {error}") from error
 
 
 def judge_operator(answer: Any, path: Path) -> None:
@@ -547,6 +553,6 @@ def formats(folder: Path) -> dict[str, Format]:
         "model, values": structured_changes(paths),
         "fit on shards": structured_changes([shard_file(folder)])._replace(read=read_fit, judge=judge_fit),
         "learned operator": structured_changes([operator_file(folder)])._replace(
-            read=read_operator, judge=judge_operator
+            read=read_operator, judge=judge_operator, seconds=COMPILED
         ),
     }
