@@ -289,7 +289,8 @@ def watch(name: str, seed: int, end: float) -> collections.Counter[str]:
     """The outcomes of one process of trials, which is stopped at the end of the time."""
     command = [sys.executable, __file__, "--trials", name, "--seed", str(seed)]
     found: collections.Counter[str] = collections.Counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    # A group of its own, because processes that loky has started hold the pipe open when their parent is gone.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         lines: queue.Queue[str] = queue.Queue()
         stdout = child.stdout
         assert stdout is not None
@@ -307,7 +308,8 @@ def watch(name: str, seed: int, end: float) -> collections.Counter[str]:
             found[json.loads(line)] += 1
             if time.monotonic() > end:
                 break
-        child.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
     return found
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from fitted_objects import on_shards
 from sklearn.gaussian_process import kernels as sk
 
 import cavity as cv
@@ -27,7 +28,6 @@ from cavity._cli.errors import one_sentence
 from cavity._cli.preprocessing import Reading, read_labelled
 from cavity._storage.csv_table import read_sheet
 from cavity._storage.npz import HEADER
-from cavity.distributed.gaussian import pack_naturals
 
 #: seconds that one file may take
 SECONDS = 10
@@ -486,15 +486,7 @@ def structured_changes(paths: list[Path]) -> Format:
 
 def shard_file(folder: Path) -> Path:
     """A fit of two weights on three shards."""
-    shift, precision = np.array([0.5, -1.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
-    found = distributed.Fit(
-        status=cv.Status.CONVERGED, log_evidence=-7.5, mismatch=1e-9, residuals=np.array([0.5, 1e-9]), seconds=1.5,
-        prior=pack_naturals(np.zeros(2), np.eye(2) / 2.0),
-        contributions=np.stack([pack_naturals(scale * shift, scale * precision) for scale in (1.0, 0.5, 2.0)]),
-        shortened=1, factor=cv.factors.Probit(0.1), prior_variance=np.array([2.0]), rows=np.array([4, 3, 5]),
-        balance=1e-13,
-    )  # fmt: skip
-    found.save(folder / "shards.npz")
+    on_shards().save(folder / "shards.npz")
     return folder / "shards.npz"
 
 
