@@ -381,10 +381,18 @@ class JustInTime(Moments):
         audits = Audits(*found[7:])
         n, size = labels.inputs.shape if labels.inputs.ndim == 2 else (0, 0)
         shapes = [own.shape for own in (*found[1:4], audits.kl)]
-        if reference.ndim != 1 or shapes != [(n, scales.size), (n,), (size,), audits.expected.shape]:
+        if (
+            reference.ndim != 1
+            or scales.ndim != 1
+            or shapes != [(n, scales.size), (n,), (size,), audits.expected.shape]
+        ):
             raise StorageError(f"{path} is damaged: its arrays do not fit together.")
         positive = all((own > 0).all() for own in (widths, scales)) and min(counts) >= 0
-        if not positive or sampling.size not in (1, scales.size) or not all(np.isfinite(own).all() for own in found):
+        if (
+            not positive
+            or sampling.shape not in ((1,), scales.shape)
+            or not all(np.isfinite(own).all() for own in found)
+        ):
             raise StorageError(f"{path} is damaged: it holds numbers that no operator has.")
         learner = operator.learner
         assert isinstance(learner, GPLearner)
