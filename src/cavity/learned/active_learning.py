@@ -380,19 +380,11 @@ class JustInTime(Moments):
         labels, widths, sampling, scales, reference = Labels(*found[:3]), *found[3:7]
         audits = Audits(*found[7:])
         n, size = labels.inputs.shape if labels.inputs.ndim == 2 else (0, 0)
-        shapes = [own.shape for own in (*found[1:4], audits.kl)]
-        if (
-            reference.ndim != 1
-            or scales.ndim != 1
-            or shapes != [(n, scales.size), (n,), (size,), audits.expected.shape]
-        ):
+        k = scales.size
+        shapes = [(n, size), (n, k), (n,), (size,), (min(k, sampling.size),), (k,), (reference.size,), audits.kl.shape]
+        if [own.shape for own in (*found[:7], audits.expected)] != shapes or sampling.size not in (1, k):
             raise StorageError(f"{path} is damaged: its arrays do not fit together.")
-        positive = all((own > 0).all() for own in (widths, scales)) and min(counts) >= 0
-        if (
-            not positive
-            or sampling.shape not in ((1,), scales.shape)
-            or not all(np.isfinite(own).all() for own in found)
-        ):
+        if min(counts) < 0 or not all(np.isfinite(own).all() for own in found) or (np.r_[widths, scales] <= 0).any():
             raise StorageError(f"{path} is damaged: it holds numbers that no operator has.")
         learner = operator.learner
         assert isinstance(learner, GPLearner)
