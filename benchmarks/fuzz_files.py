@@ -4,7 +4,8 @@
     python benchmarks/fuzz_files.py 1000 --only model    1,000 of the formats whose name has this word in it
     python benchmarks/fuzz_files.py 1 --first 4711 --only .uai      one file again
 
-A file may take 10 seconds. Prints a table as it goes, and an example of every bad end.
+A file may take 10 seconds, or a minute where it makes other programs, which are compiled. Prints a table as it goes,
+and an example of every bad end.
 """
 
 import argparse

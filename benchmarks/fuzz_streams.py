@@ -310,16 +310,18 @@ def main():
     if options.child:
         child(options.child)
         return
-    rng, whole, table = np.random.default_rng(options.seed), fit(batches), {}
-    for trial in (misbehaving_source, full_disk, edited_files, odd_labels):
-        table[trial.__name__] = [outcome(trial, whole, rng) for _ in range(options.others)]
-    table["killed_streams"] = killed_streams(options.streams, whole, rng)
-    table["killed_workers"] = killed_workers(options.dask, rng) if options.dask else []
+    rng, whole = np.random.default_rng(options.seed), fit(batches)
     ends = ("right", "refused", "wrong", "crashed", "hung")
     print(f"{'':20s} {'tried':>7s} " + " ".join(f"{end:>8s}" for end in ends))
-    for name, found in table.items():
+
+    def row(name, found):
         counts = collections.Counter(found)
-        print(f"{name.replace('_', ' '):20s} {len(found):7d} " + " ".join(f"{counts[end]:8d}" for end in ends))
+        print(f"{name:20s} {len(found):7d} " + " ".join(f"{counts[end]:8d}" for end in ends), flush=True)
+
+    row("killed streams", killed_streams(options.streams, whole, rng))
+    row("killed workers", killed_workers(options.dask, rng) if options.dask else [])
+    for trial in (misbehaving_source, full_disk, edited_files, odd_labels):
+        row(trial.__name__.replace("_", " "), [outcome(trial, whole, rng) for _ in range(options.others)])
 
 
 if __name__ == "__main__":

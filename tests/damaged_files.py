@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from fitted_objects import on_shards
 from sklearn.gaussian_process import kernels as sk
 
 import cavity as cv
+from cavity import distributed
 from cavity._cli.errors import one_sentence
 from cavity._cli.preprocessing import Reading, read_labelled
 from cavity._storage.csv_table import read_sheet
@@ -29,6 +31,8 @@ from cavity._storage.npz import HEADER
 
 #: seconds that one file may take
 SECONDS = 10
+#: where arrays of another length are other programs, which are compiled first
+COMPILED = 60
 #: what a sentence may be long: the path, the place and what was found
 LONGEST = 700
 OUTCOMES = ("accepted", "refused", "wrong", "crashed", "hung")
@@ -45,6 +49,7 @@ class Format(NamedTuple):
     change: Callable[[np.random.Generator], bytes]
     read: Callable[[Path], Any]
     judge: Callable[[Any, Path], None]
+    seconds: float = SECONDS
 
 
 class Tally(NamedTuple):
@@ -73,7 +78,7 @@ def at_most(seconds: float) -> Iterator[None]:
 def outcome(form: Format, path: Path) -> tuple[str, str]:
     """How a file ends, one of `OUTCOMES`, and what was said."""
     try:
-        with at_most(SECONDS):
+        with at_most(form.seconds):
             found = form.read(path)
     except ValueError as error:
         said = str(error)
@@ -476,6 +481,57 @@ def structured_changes(paths: list[Path]) -> Format:
     return Format(".npz", change, read_model, judge_model)
 
 
+# ------------------------------------------------------------ results on shards, learned operators
+
+
+def shard_file(folder: Path) -> Path:
+    """A fit of two weights on three shards."""
+    on_shards().save(folder / "shards.npz")
+    return folder / "shards.npz"
+
+
+def read_fit(path: Path) -> Any:
+    """The fit, and what its model predicts."""
+    found = distributed.load(path)
+    return found, found.model().predict(POINTS)["probability"]
+
+
+def judge_fit(answer: Any, path: Path) -> None:
+    """Of numbers, and of as many rows as it has shards."""
+    found, predicted = answer
+    assert predicted.shape == (len(POINTS),) and ((predicted >= 0) & (predicted <= 1)).all(), f"nonsense: {predicted}"
+    assert len(found.rows) == len(found.contributions) and np.isfinite(found.mean).all()
+    assert (np.linalg.eigvalsh(found.covariance) > 0).all()
+
+
+def learned_problem(factor: Any) -> Any:
+    return cv.models.latent_gaussian(np.array([1.0, -1.0, 1.0]), factor, kernel_matrix=np.eye(3) + 0.5)
+
+
+def operator_file(folder: Path) -> Path:
+    """What was learned of a likelihood with a density."""
+    factor = cv.learned.just_in_time(cv.factors.Logistic(), oracle=cv.Quadrature())
+    cv.infer(learned_problem(factor), cv.EP())
+    factor.save(folder / "operator.npz")
+    return folder / "operator.npz"
+
+
+def read_operator(path: Path) -> Any:
+    """The operator in use; a saved one is compared with its factor before the first sweep."""
+    factor = cv.learned.load(path, cv.factors.Logistic(), oracle=cv.Quadrature())
+    try:
+        return cv.infer(learned_problem(factor), cv.EP(max_sweeps=3)), factor.report()
+    except ValueError as error:  # one of another kind of sites is known by its use
+        raise ValueError(f"{path.name}: {error}") from error
+
+
+def judge_operator(answer: Any, path: Path) -> None:
+    """Numbers, and counts that can be."""
+    solution, report = answer
+    assert np.isfinite(solution.q.mean).all() and np.isfinite(solution.log_evidence), solution.q.mean
+    assert min(report.queries, report.labels, report.audits, report.refusals) >= 0
+
+
 def formats(folder: Path) -> dict[str, Format]:
     """All formats by name. folder: where files of fitted models can be kept."""
     paths = model_files(folder)
@@ -487,4 +543,8 @@ def formats(folder: Path) -> dict[str, Format]:
         "table .csv": Format(".csv", text_changes(TABLE), read_table, judge_table),
         "model, bytes": byte_changes(paths),
         "model, values": structured_changes(paths),
+        "fit on shards": structured_changes([shard_file(folder)])._replace(read=read_fit, judge=judge_fit),
+        "learned operator": structured_changes([operator_file(folder)])._replace(
+            read=read_operator, judge=judge_operator, seconds=COMPILED
+        ),
     }

@@ -13,10 +13,14 @@ import jax
 import numpy as np
 
 import cavity as cv
+from cavity import distributed
+from cavity.distributed.gaussian import pack_naturals
+from cavity.models.streaming import stream_linear_models, stream_sparse_gps
 
 RNG = np.random.default_rng(5)
 ROWS, NEW = RNG.normal(size=(30, 2)), RNG.normal(size=(5, 2))
 VALUES = np.sin(2 * ROWS[:, 0]) + 0.1 * RNG.normal(size=30)
+LABELS = np.where(ROWS[:, 0] > ROWS[:, 1], 1.0, -1.0)
 BINARY, GRADES = ROWS[:, 0] - ROWS[:, 1] > 0, np.digitize(ROWS[:, 0], [-0.4, 0.4])
 FIXED = {"kernel": cv.kernels.RBF(1.0), "optimize": False}
 
@@ -34,6 +38,31 @@ def process(**changes):
 
 def machine():
     return cv.BayesPointMachine().fit(ROWS[:20], GRADES[:20]).partial_fit(ROWS[20:], GRADES[20:])
+
+
+def streamed():
+    (model,), _ = stream_linear_models((ROWS, LABELS), factor=cv.factors.Probit(), method=cv.EP())
+    return model
+
+
+def streamed_process():
+    basis = cv.kernels.InducingInputs(ROWS[:5])
+    (model,), _ = stream_sparse_gps(
+        (ROWS, LABELS), kernel=cv.kernels.RBF(1.0), basis=basis, factor=cv.factors.Probit(), method=cv.EP()
+    )
+    return model
+
+
+def on_shards():
+    """As three shards have left it."""
+    shift, precision = np.array([0.5, -1.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    return distributed.Fit(
+        status=cv.Status.CONVERGED, log_evidence=-7.5, mismatch=1e-9, residuals=np.array([0.5, 1e-9]), seconds=1.5,
+        prior=pack_naturals(np.zeros(2), np.eye(2) / 2.0),
+        contributions=np.stack([pack_naturals(scale * shift, scale * precision) for scale in (1.0, 0.5, 2.0)]),
+        shortened=1, factor=cv.factors.Probit(0.1), prior_variance=np.array([2.0]), rows=np.array([4, 3, 5]),
+        balance=1e-13,
+    )  # fmt: skip
 
 
 def clutter(method=None):
@@ -128,7 +157,15 @@ KINDS = {
     "GPOrdinal": Kind(lambda: cv.GPOrdinal(**FIXED).fit(ROWS, GRADES), DESCRIBED),
     "BayesPointMachine": Kind(machine, DESCRIBED),
     "stream": Kind(lambda: cv.BayesPointMachine().fit_stream((ROWS, BINARY), classes=[False, True]), DESCRIBED),
+    "streamed model": Kind(streamed, lambda m: [m.mean, m.covariance, *m.predict(NEW).values()]),
+    "streamed process": Kind(streamed_process, lambda m: [m.weight_mean, m.log_evidence, *m.predict(NEW).values()]),
+    "fit on shards": Kind(on_shards, lambda fit: [fit.mean, fit.covariance, *fit.model().predict(NEW).values()]),
     "clutter": Kind(clutter, of_run),
+    "truncation": Kind(lambda: cv.infer(cv.models.truncation(0.0, 1.0, -0.5, 2.0)), of_run),
+    "mixture weights": Kind(lambda: cv.infer(cv.models.mixture_weights([[0.9, 0.1], [0.2, 0.7]])), of_run),
+    "any posterior": Kind(
+        lambda: cv.infer(cv.models.posterior(cv.factors.Poisson(), [2, 3, 4], prior_variance=4.0)), of_run
+    ),
     "relaxed": Kind(lambda: clutter(cv.RelaxedEP(0.1)), of_run),
     "double loop": Kind(lambda: clutter(cv.ConvergentEP()), of_run),
     "kernel form": Kind(lambda: cv.infer(latent_model(X=ROWS, kernel=cv.kernels.RBF(1.0))), of_latents),
@@ -146,6 +183,9 @@ KINDS = {
     "tree": Kind(lambda: cv.infer(network().approximate("tree"), cv.EP()), of_network),
     "clusters": Kind(lambda: cv.infer(network().approximate(cv.Clusters([[0, 1]])), cv.EP()), of_network),
     "exact": Kind(lambda: cv.exact(network()), lambda found: [found.log_evidence, *found.marginals]),
+    "filtered": Kind(
+        lambda: network().filter([[0], [1, 2]]), lambda found: jax.tree.leaves([found.log_evidence, found.marginals])
+    ),
     "most probable": Kind(lambda: cv.max_product(network()), lambda found: [found.states, *found.max_marginals]),
     "learned factor": Kind(logistic, of_learner),
     "learned solution": Kind(lambda: learned_solution(logistic()), of_run),

@@ -33,6 +33,14 @@ def by_joblib(instance):
     return joblib.load(file)
 
 
+def test_every_estimator_and_every_kind_of_model_is_among_them():
+    fitted = [made(name)[0] for name in KINDS]
+    classes = {own.__name__ for instance in fitted for own in type(instance).__mro__}
+    estimators = {name for name in cv.PLACES["cavity.estimators"].split() if name[0].isupper()}
+    results = {"Solution", "GraphSolution", "LatentGaussianSolution", "Check", "LinearModel", "SparseGP", "Fit"}
+    assert estimators | results | {"FactorGraph", "DiscreteGraph", "LearnedFactor", "Filtered"} <= classes
+
+
 ROUND_TRIPS = {
     "pickle": lambda instance: pickle.loads(pickle.dumps(instance)),
     "joblib": by_joblib,

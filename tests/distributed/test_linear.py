@@ -174,7 +174,7 @@ def with_value(k: int, row: int, column: int, value: float):
         ([SHARDS[0], (X[25:, :2], Y[25:])], r"Shard 1 has 2 columns, shard 0 has 3"),
         ([SHARDS[0], (X[:0], Y[:0])], r"Shard 1 is empty"),
         ([SHARDS[0], (X[25:], Y[:3])], r"Shard 1 must have rows of shape"),
-        ([SHARDS[0], (np.array([["a"]]), np.ones(1))], r"Shard 1 must hold numbers"),
+        ([SHARDS[0], (np.array([["a"]]), np.ones(1))], r"Shard 1 must be real numbers"),
         ([lambda: None, (X[:0], Y[:0])], r"Shard 0 must be a pair .* Shard 1 is empty"),
     ],
 )

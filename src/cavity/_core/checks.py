@@ -16,18 +16,34 @@ from cavity._core.precision import is_far, is_traced, refuse_cut
 LARGEST = 1e100
 
 
-def real_numbers(name: str, value: Any) -> Any:
-    """A float64 array of any shape, NaN and ±∞ included: no text, nothing complex, nothing masked."""
-    if np.ma.is_masked(value):
+def refuse_masked(name: str, value: Any) -> None:
+    """Refuse masked entries, of an array or of those in a list: NumPy would quietly take what is under the mask."""
+    parts = value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
         raise ValueError(f"{name} has masked entries; fill in the values or leave the rows out.")
+
+
+def number_array(name: str, value: Any) -> np.ndarray:
+    """An array of any shape, in the machine's byte order: whole numbers and booleans as they are, all others float64.
+
+    NaN and ±∞ are let through; no text, even where it reads like numbers, no dates, nothing complex, nothing masked.
+    """
+    refuse_masked(name, value)
     try:
-        result = np.asarray(value)
-        if result.dtype.kind not in "biufO":
+        found = np.asarray(value)
+        words = found.dtype == object and any(isinstance(cell, str | bytes) for cell in found.ravel())
+        if words or found.dtype.kind not in "biufO":
             raise TypeError
-        return result.astype(np.float64)
+        whole = found.dtype.kind in "biu"
+        return found.astype(found.dtype.newbyteorder("=") if whole else np.float64, copy=False)
     except (TypeError, ValueError):
         kind = "complex numbers" if np.iscomplexobj(value) else type(value).__name__
         raise ValueError(f"{name} must be real numbers; found {kind}.") from None
+
+
+def real_numbers(name: str, value: Any) -> Any:
+    """A new float64 array of any shape, NaN and ±∞ included, of what `number_array` takes."""
+    return number_array(name, value).astype(np.float64)
 
 
 def array(name: str, value: Any, dimensions: tuple[int, ...]) -> Any:
@@ -63,7 +79,7 @@ def number(name: str, value: Any) -> Any:
     if isinstance(value, (str, bytes, bool)) or np.ndim(value) != 0:
         raise ValueError(f"{name} must be a number; found {value!r}.")
     try:
-        result = float(value)
+        result = float(number_array(name, value))
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a number; found {value!r}.") from None
     if not np.isfinite(result):

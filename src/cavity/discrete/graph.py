@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from cavity._core import checks
 from cavity.discrete.tables import FactorTables, LogTable, Tables, log_weights
 
 
@@ -19,6 +20,7 @@ class Variables:
     """Variables numbered from 0. Names are kept only where one was given: a graph may have a million of them."""
 
     def __init__(self, cardinalities: Iterable[int] = ()) -> None:
+        checks.refuse_masked("cardinalities", cardinalities)
         found = np.asarray(cardinalities if isinstance(cardinalities, np.ndarray) else list(cardinalities))
         if found.size and (found.ndim != 1 or found.dtype.kind not in "iu" or (found < 1).any()):
             raise ValueError(f"cardinalities must be whole numbers of at least 1; found {found.ravel()[:5].tolist()}.")
@@ -48,9 +50,10 @@ class Variables:
 
     def add(self, states: int | Sequence[str], name: str | None = None) -> int:
         """A variable, by its number of states or their names; its number."""
-        if isinstance(states, int | np.integer):
-            labels, count = None, int(states)
-        else:
+        labels, count = None, 0
+        if isinstance(states, int | np.integer) and not isinstance(states, bool):
+            count = int(states)
+        elif isinstance(states, Iterable) and not isinstance(states, str | bytes):
             labels = tuple(map(str, states))
             count = len(labels)
         if count < 1:
@@ -92,7 +95,7 @@ class Variables:
             raise ValueError(f"there is no variable named {variable!r}.")
         if not len(self):
             raise ValueError("the graph has no variables.")
-        if not isinstance(variable, int | np.integer) or not 0 <= variable < len(self):
+        if isinstance(variable, bool) or not isinstance(variable, int | np.integer) or not 0 <= variable < len(self):
             raise ValueError(f"variables are numbered 0 to {len(self) - 1}; found {variable!r}.")
         return int(variable)
 
@@ -197,7 +200,9 @@ class TableGraph:
         if isinstance(scope, str) or not isinstance(scope, Iterable):
             raise ValueError(f"scope must be a list of variables; found {scope!r}.")
         numbers = [self.variables.number(variable) for variable in scope]
-        self.add_factors(np.array([numbers], np.int64).reshape(1, len(numbers)), np.asarray(values)[None], log=log)
+        self.add_factors(
+            np.array([numbers], np.int64).reshape(1, len(numbers)), checks.real_numbers("values", values)[None], log=log
+        )
 
     def add_factors(self, scopes: Any, values: Any, *, log: bool = False) -> None:
         """Add many factors of one shape.
@@ -217,6 +222,7 @@ class TableGraph:
             >>> graph
             DiscreteGraph(3 variables, 2 factors)
         """
+        checks.refuse_masked("scopes", scopes)
         scopes = np.asarray(scopes)
         log_values = log_weights("values", values, log)
         if scopes.ndim != 2 or (scopes.size and scopes.dtype.kind not in "iu"):

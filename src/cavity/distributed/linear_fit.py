@@ -9,17 +9,28 @@ import numpy as np
 from distributed import Client
 
 from cavity import _storage
+from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.distributed._rounds import Accepted, Response, RoundOptions, Rounds
 from cavity.distributed._worker_pool import WorkerPool
 from cavity.distributed.clients import client_or_local
-from cavity.distributed.gaussian import Contributions, GaussianResult, divergence, pack_naturals, unpack_naturals
+from cavity.distributed.gaussian import (
+    Contributions,
+    GaussianResult,
+    divergence,
+    is_proper,
+    pack_naturals,
+    packed_dimension,
+    packed_size,
+    unpack_naturals,
+)
 from cavity.distributed.linear_shards import measure_rows, shape_of, shard_loaders, visit_rows
 from cavity.factors import Probit
 from cavity.factors.base import Factor
 from cavity.inference.status import Status
 from cavity.models._latent_gaussian.fit_result import factor_from_spec, factor_spec
 from cavity.models._latent_gaussian.linear_model import LinearModel, weight_precision
+from cavity.models._latent_gaussian.validation import check_numbers
 
 #: by how much prior and contributions may differ from q's natural parameters, relative to the largest of them
 BALANCE = 1e-10
@@ -119,17 +130,18 @@ class Fit(GaussianResult):
         _storage.save(path, KIND, header, {name: np.asarray(getattr(self, name)) for name in ARRAYS})
 
 
-def load_fit(path: str | os.PathLike[str]) -> Fit:
+def load_fit(path: str | os.PathLike[str], max_bytes: int | None = None) -> Fit:
     """The fit that `Fit.save` wrote.
 
     Args:
         path: of the file.
+        max_bytes: refuse a file that unpacks to more than this; None: to more than 256 MiB and 64 times its size.
 
     Returns:
         A `Fit`, from which `fit(..., resume=)` goes on.
 
     Raises:
-        StorageError: the file holds something else, or not all of a fit.
+        StorageError: the file holds something else, not all of a fit, or numbers that no fit has.
 
     Examples:
         >>> import os, tempfile
@@ -145,13 +157,13 @@ def load_fit(path: str | os.PathLike[str]) -> Fit:
         >>> bool(np.all(again.mean == found.mean))
         True
     """
-    kind, header, arrays = _storage.load(path)
+    kind, header, arrays = _storage.load(path, max_bytes)
     if kind != KIND:
         raise _storage.StorageError(f"{path} holds {kind}, not a fit on shards.")
     try:
         fields: dict[str, Any] = {name: float(header[name]) for name in TEXTS}
         fields |= {name: arrays[name] for name in ARRAYS}
-        return Fit(
+        found = Fit(
             factor=factor_from_spec(header["factor"]),
             status=Status(header["status"]),
             log_evidence=header["log_evidence"],
@@ -159,8 +171,31 @@ def load_fit(path: str | os.PathLike[str]) -> Fit:
             seconds=header["seconds"],
             **fields,
         )
+        check_fit(found)
     except (KeyError, TypeError, ValueError) as error:
-        raise _storage.StorageError(f"{path} is not a complete fit on shards: {error}.") from None
+        raise _storage.StorageError(f"{path} is not a complete fit on shards: {str(error).rstrip('.')}.") from None
+    return found
+
+
+def check_fit(fit: Fit) -> None:
+    """Refuse what no run can have left: numbers of other shapes, a prior that is another than said, an improper q."""
+    if fit.prior.ndim != 1 or not fit.prior.size:
+        raise ValueError(f"prior must be a vector; found shape {fit.prior.shape}")
+    d, (shards,) = packed_dimension(fit.prior), fit.rows.shape
+    if fit.rows.dtype.kind not in "iu" or not shards or (fit.rows < 1).any():
+        raise ValueError("rows must be whole numbers from 1")
+    check_numbers("contributions", fit.contributions, shards, packed_size(d))
+    if not np.array_equal(fit.prior, pack_naturals(np.zeros(d), np.asarray(weight_precision(fit.prior_variance, d)))):
+        raise ValueError("prior must be that of prior_variance")
+    if not is_proper(fit.naturals):
+        raise ValueError("prior and contributions must make a Gaussian that can be normalised")
+    check_numbers("residuals", np.nan_to_num(fit.residuals), fit.residuals.size, least=0.0, finite=False)
+    if not isinstance(fit.shortened, int) or fit.shortened < 0 or not (fit.mismatch >= 0 or np.isnan(fit.mismatch)):
+        raise ValueError("shortened and mismatch must not be negative")
+    for name in ("seconds", "log_evidence"):
+        if name == "seconds" or fit.log_evidence is not None:
+            checks.number(name, getattr(fit, name))
+    fit.factor.validate(np.ones(1))
 
 
 @float64

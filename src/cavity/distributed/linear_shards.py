@@ -22,7 +22,7 @@ import numpy as np
 from dask.delayed import Delayed
 from distributed import Future
 
-from cavity._core.checks import LARGEST
+from cavity._core.checks import LARGEST, number_array
 from cavity._core.precision import float64
 from cavity._core.system import one_blas_thread
 from cavity._core.tiers import tiered_jit
@@ -227,10 +227,7 @@ def check_piece(piece: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and observations as arrays of numbers that belong together."""
     if not (isinstance(piece, tuple | list) and len(piece) == 2):
         raise ValueError(f"Shard {number} must be a pair (rows, observations); found {type(piece).__name__}.")
-    try:
-        X, y = (np.asarray(part, dtype=float) for part in piece)
-    except (TypeError, ValueError):
-        raise ValueError(f"Shard {number} must hold numbers.") from None
+    X, y = (number_array(f"Shard {number}", part).astype(float, copy=False) for part in piece)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         found = f"found {X.shape} and {y.shape}"
         raise ValueError(f"Shard {number} must have rows of shape (n, d) and n observations; {found}.")

@@ -61,12 +61,15 @@ class LatentGaussianEstimator(BaseEstimator):
     def _checked(self, X: Rows) -> np.ndarray:
         """New inputs, checked against the ones in training."""
         check_is_fitted(self)
+        refuse_others("X", X)
         found: Any = validate_data(self, X, reset=False, **self._input_checks)  # type: ignore[arg-type]
         check_size("X", found)
         return found
 
     def _checked_rows(self, X: Rows, y: Vector, **options: bool) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and their observations. options: of `validate_data`."""
+        refuse_others("X", X)
+        checks.refuse_masked("y", y)
         found: Any = validate_data(self, X, y, **options, **self._input_checks)  # type: ignore[arg-type]
         check_size("X", found[0])
         return found
@@ -158,6 +161,20 @@ def check_size(name: str, values: np.ndarray) -> None:
         raise ValueError(f"{name} must hold numbers between ±{checks.LARGEST:g}; found {numbers[far][0]:g}: scale it.")
 
 
+def refuse_others(name: str, values: Any) -> None:
+    """Refuse what scikit-learn would turn into numbers though it is none: masked entries, text, dates."""
+    checks.refuse_masked(name, values)
+    if sparse.issparse(values):
+        return
+    cells = np.asarray(values)
+    kinds = {type(cell) for cell in cells.ravel()} if cells.dtype == object else {cells.dtype.type}
+    for kind in kinds:
+        if issubclass(kind, complex | np.complexfloating):
+            raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
+        if issubclass(kind, str | bytes | np.datetime64 | np.timedelta64 | np.void):
+            raise ValueError(f"{name} must hold numbers; found {kind.__name__}.")
+
+
 def refuse_text(y: Any) -> None:
     """Refuse words where a regression needs numbers."""
     cells = np.asarray(y)
@@ -168,6 +185,8 @@ def refuse_text(y: Any) -> None:
 
 def checked_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """One weight per row, not negative, not all zero; 1 each where none are given."""
+    if sample_weight is not None:
+        refuse_others("sample_weight", sample_weight)
     weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
     if (weights < 0).any():
         raise ValueError(f"sample_weight must not be negative; found {weights.min()}.")

@@ -18,7 +18,7 @@ from sklearn.utils import check_array
 
 from cavity._core import checks
 from cavity._core.system import Shared
-from cavity.estimators._base import AS_PROMISED, LatentGaussianEstimator
+from cavity.estimators._base import AS_PROMISED, LatentGaussianEstimator, refuse_others
 from cavity.estimators._types import Rows, Vector
 
 #: what stands for the status of a model that could not be fitted.
@@ -146,6 +146,7 @@ def select_features(
         [(0,), (1,), (2,), (1, 0), (1, 2)]
     """
     last_step(estimator)
+    refuse_others("X", X)
     table = np.asarray(check_array(X, dtype="float64"))
     columns = table.shape[1]
     most = columns if max_features is None else max_features

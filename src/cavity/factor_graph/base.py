@@ -252,7 +252,9 @@ class VariableGraph:
             >>> graph.variables(cv.families.Beta(), [2.0, 1.0], size=2)
             x0: Beta, shape (2,)
         """
-        eta = np.asarray(prior, float)
+        eta = checks.real_numbers("prior", prior)
+        if np.isnan(eta).any():
+            raise ValueError("prior must hold natural parameters; found nan.")
         shape = eta.shape[:-1] if size is None else (size,) if isinstance(size, int) else tuple(size)
         try:
             rows = np.broadcast_to(eta, (*shape, family.size)).reshape(-1, family.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
 from cavity._core.precision import float64
 from cavity.factor_graph.variables import Variable
 from cavity.factors import Factor
@@ -52,8 +54,9 @@ class Statement:
             ordered = np.sort(rows[:, same], axis=1)
             if (ordered[:, 1:] == ordered[:, :-1]).any():
                 raise ValueError("a factor sees one variable twice.")
-        data = np.zeros(shape) if data is None else np.asarray(data) if isinstance(data, list) else data
-        flat = jax.tree.map(lambda leaf: site_rows(leaf, shape), data)
+        if isinstance(data, list):
+            data = checks.number_array("data", data)
+        flat = jax.tree.map(lambda leaf: site_rows(leaf, shape), np.zeros(shape) if data is None else data)
         family = families[0] if len(families) == 1 else Product(families)
         found = moments or factor.default_moments() or integrator(factor, family, flat)
         factor.validate(flat)
@@ -69,18 +72,18 @@ class Statement:
     def kind(self) -> Any:
         """Statements of one kind are one group; operators that learn are one only where they are the same object."""
         leaves, structure = jax.tree.flatten(self.factor)
-        values = tuple(np.asarray(leaf).tobytes() for leaf in leaves)
+        values = tuple((own.dtype.str, own.shape, own.tobytes()) for own in map(np.asarray, leaves))
         shapes = tuple(leaf.shape[1:] for leaf in jax.tree.leaves(self.data))
         moments = id(self.moments) if self.moments.learns else self.moments
         return structure, values, self.families, moments, jax.tree.structure(self.data), shapes
 
 
 def site_rows(leaf: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Data with one row per site: leading axes are the sites' shape, or the same data serve all."""
-    found = np.asarray(leaf)
+    """A copy of data with one row per site: leading axes are the sites' shape, or the same data serve all."""
+    found = checks.number_array("data", leaf)
     if found.shape[: len(shape)] != shape:
         found = np.broadcast_to(found, (*shape, *found.shape))
-    return found.reshape(-1, *found.shape[len(shape) :])
+    return np.array(found).reshape(math.prod(shape), *found.shape[len(shape) :])
 
 
 def integrator(factor: Factor, family: Family, data: Any) -> Moments:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
 from cavity._core.precision import is_traced
 from cavity._core.pytrees import pytree_dataclass, static
 from cavity._core.tiers import tiered_jit
@@ -192,18 +193,12 @@ class Problem:
             group.moments.validate(group.factor, group.family)
             if not is_traced((group.factor, group.data)):
                 group.factor.validate(group.data)
-            if group.multiplicity is not None and not is_traced(group.multiplicity):
-                multiplicity, size = np.asarray(group.multiplicity, float), group.size
-                if multiplicity.shape != (size,):
-                    raise ValueError(
-                        f"multiplicity must have one number per site, shape ({size},); found {multiplicity.shape}."
-                    )
-                # Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction.
-                wrong = ~(np.isfinite(multiplicity) & ((multiplicity == 0) | (multiplicity >= 1)))
-                if wrong.any():
-                    raise ValueError(
-                        f"multiplicity must be 0 or at least 1; found {multiplicity[wrong][0]} at {wrong.argmax()}."
-                    )
+            checked_multiplicity(group.multiplicity, group.size)
+            for leaf in jax.tree.leaves((group.data, group.multiplicity)):
+                checks.refuse_masked(f"data of group {number}", leaf)
+                # JAX would read the bytes of another order as if they were in its own.
+                if isinstance(leaf, np.ndarray) and not (leaf.dtype.kind in "biuf" and leaf.dtype.isnative):
+                    raise ValueError(f"data of group {number} must be numbers as NumPy makes them; found {leaf.dtype}.")
         if not is_traced(self.prior) and not bool(is_valid_prior(self.prior, posterior=self.posterior)):
             raise ValueError("prior is improper: its natural parameters cannot be normalised.")
 
@@ -212,6 +207,20 @@ class Problem:
 def is_valid_prior(prior: Any, posterior: Posterior) -> jax.Array:
     """Whether the posterior can start from this prior, by one program where its operations would be some twenty."""
     return posterior.is_valid(prior)
+
+
+def checked_multiplicity(multiplicity: Any, size: int) -> Any:
+    """A new array of multiplicities, one for each of so many sites; None, booleans and what is traced as it is."""
+    if multiplicity is None or is_traced(multiplicity):
+        return multiplicity
+    found = checks.real_numbers("multiplicity", multiplicity)
+    if found.shape != (size,):
+        raise ValueError(f"multiplicity must have one number per site, shape ({size},); found {found.shape}.")
+    # Zero removes a factor, one is one factor; a cavity can not remove a whole copy of a fraction.
+    wrong = ~(np.isfinite(found) & ((found == 0) | (found >= 1)))
+    if wrong.any():
+        raise ValueError(f"multiplicity must be 0 or at least 1; found {found[wrong][0]} at {wrong.argmax()}.")
+    return np.array(multiplicity) if getattr(multiplicity, "dtype", None) == np.bool_ else found
 
 
 def as_mask(multiplicity: np.ndarray) -> np.ndarray:

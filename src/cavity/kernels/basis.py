@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cavity._core import checks
 from cavity._core.precision import float64
 from cavity._core.tiers import tiered_jit
 from cavity._numerics.blocked import cholesky, solve_triangular
@@ -202,8 +203,8 @@ class InducingInputs(Basis):
     inputs: Any
 
     def __post_init__(self) -> None:
-        if isinstance(self.inputs, list | tuple):  # which would be a pytree of numbers
-            object.__setattr__(self, "inputs", np.asarray(self.inputs, float))
+        if isinstance(self.inputs, list | tuple | np.ndarray):  # lists would be a pytree of numbers
+            object.__setattr__(self, "inputs", checks.real_numbers("inputs", self.inputs))
 
     @property
     def width(self) -> int:

@@ -351,11 +351,12 @@ class JustInTime(Moments):
 
     @classmethod
     @float64
-    def load(cls, path: str | os.PathLike[str], **options: Any) -> "JustInTime":
+    def load(cls, path: str | os.PathLike[str], *, max_bytes: int | None = None, **options: Any) -> "JustInTime":
         """An operator that begins with what another has learned and saved.
 
         Args:
             path: of the file that `save` wrote.
+            max_bytes: refuse a file that unpacks to more than this; None: to more than 256 MiB and 64 times its size.
             options: as `JustInTime` takes them; `tol_kl` is the saved one unless given.
 
         Returns:
@@ -365,36 +366,35 @@ class JustInTime(Moments):
         Raises:
             StorageError: the file is of another kind, or damaged.
         """
-        kind, header, arrays = load(path)
+        kind, header, arrays = load(path, max_bytes)
         if kind != KIND:
             raise StorageError(f"{path} holds a {kind}, not a learned operator.")
         try:
             found = [np.asarray(arrays[name], float) for name in ARRAYS]
-            noise = float(header["noise"])
             counts = [int(header[name]) for name in ("tuned_at", "queries", "refusals", "refused_audits")]
-            fingerprint, tolerance = from_saved(header, arrays), float(header["tol_kl"])
-            checks.positive("tol_kl", tolerance)
+            fingerprint, tolerance = from_saved(header, arrays), checks.positive("tol_kl", float(header["tol_kl"]))
+            noise = checks.positive("noise", float(header["noise"]))
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(f"{path} is damaged: {error} is missing or not what it should be.") from None
         operator = cls(**dict[str, Any](tol_kl=tolerance) | options)
         labels, widths, sampling, scales, reference = Labels(*found[:3]), *found[3:7]
         audits = Audits(*found[7:])
-        fit = labels.inputs.ndim == labels.targets.ndim == 2 and labels.inputs.shape[1:] == widths.shape
-        fit = fit and labels.targets.shape[1:] == scales.shape and reference.ndim == 1
-        fit = fit and sampling.size in (1, scales.size)
-        rows = {len(labels.inputs), len(labels.targets), len(labels.spread)}
-        if not fit or len(rows) != 1 or audits.kl.shape != audits.expected.shape:
+        n, size = labels.inputs.shape if labels.inputs.ndim == 2 else (0, 0)
+        k = scales.size
+        shapes = [(n, size), (n, k), (n,), (size,), (min(k, sampling.size),), (k,), (reference.size,), audits.kl.shape]
+        if [own.shape for own in (*found[:7], audits.expected)] != shapes or sampling.size not in (1, k):
             raise StorageError(f"{path} is damaged: its arrays do not fit together.")
-        if not all(np.isfinite(own).all() for own in found) or not (widths > 0).all() or not (scales > 0).all():
+        if min(counts) < 0 or not all(np.isfinite(own).all() for own in found) or (np.r_[widths, scales] <= 0).any():
             raise StorageError(f"{path} is damaged: it holds numbers that no operator has.")
         learner = operator.learner
         assert isinstance(learner, GPLearner)
-        learner.store, learner.labels = labels, len(labels.inputs)
-        learner.tuned = TunedKernel(widths, noise, sampling, scales)
+        learner.store, learner.labels, learner.tuned = labels, n, TunedKernel(widths, noise, sampling, scales)
         learner.reference, learner.inflation = reference, audits.inflation
         learner.tuned_at, operator.queries, operator.refusals, operator.refused_audits = counts
-        operator.fingerprint, operator.unverified = fingerprint, str(path)
-        operator.audited = audits
+        operator.fingerprint, operator.unverified, operator.audited = fingerprint, str(path), audits
         operator.least_ess = float(np.inf if not labels.spread.any() else 1.0 / labels.spread.max())
-        learner.refit()
+        try:
+            learner.refit()
+        except np.linalg.LinAlgError:
+            raise StorageError(f"{path} is damaged: its widths and noise fit no such labels.") from None
         return operator

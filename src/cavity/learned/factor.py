@@ -237,6 +237,8 @@ def load(
     factor_or_sampler: Factor | Sampler,
     inputs: Slots | None = None,
     outputs: Slots | None = None,
+    *,
+    max_bytes: int | None = None,
     **options: Any,
 ) -> LearnedFactor:
     """A factor that begins with what another has learned and saved.
@@ -246,6 +248,7 @@ def load(
         factor_or_sampler: the factor or sampler it was about. A file holds numbers only, and no program.
         inputs: of a sampler, as `just_in_time` takes them.
         outputs: of a sampler.
+        max_bytes: refuse a file that unpacks to more than this; None: to more than 256 MiB and 64 times its size.
         options: as `just_in_time` takes them; `tol_kl` is the saved one unless given.
 
     Returns:
@@ -269,7 +272,8 @@ def load(
         >>> again.report().labels == logistic.report().labels
         True
     """
-    inner, operator = as_factor(factor_or_sampler, inputs, outputs), JustInTime.load(path, **options)
+    inner = as_factor(factor_or_sampler, inputs, outputs)
+    operator = JustInTime.load(path, max_bytes=max_bytes, **options)
     operator.oracle.validate(inner)
     if isinstance(inner, Simulator) and operator.fingerprint is not None:
         known, none = operator.fingerprint.known, np.zeros(())

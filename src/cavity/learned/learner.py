@@ -155,8 +155,8 @@ class GPLearner(Learner):
         known = self._state.inputs.shape[1]
         if (known, len(self._state.scales), len(anchor)) != (size, steps + 1, group.family.size):
             raise ValueError(
-                f"this operator has learned from sites of {known} numbers and is asked about {size}: make one for each "
-                "kind of variables and data."
+                f"this operator has learned from sites of {known} numbers and messages of {len(anchor)} and is asked "
+                f"about {size} and {group.family.size}: make one for each kind of variables and data."
             )
         return self._state
 

@@ -15,7 +15,7 @@ from cavity.factors.interval import Truncation
 from cavity.factors.probabilities import Mixture
 from cavity.families import DiagonalGaussian, Dirichlet, FullGaussian, Gaussian, SphericalGaussian
 from cavity.families.base import Family
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import Problem, SiteGroup, checked_multiplicity
 from cavity.moments.base import ClosedForm, Moments
 from cavity.moments.quadrature import default_moments
 from cavity.posteriors.shared import Shared
@@ -155,10 +155,7 @@ def bound(name: str, value: Any) -> Any:
     """A vector of bounds, infinite ones allowed."""
     if is_traced(value):
         return jnp.atleast_1d(jnp.asarray(value, float))
-    try:
-        result = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number or a vector of numbers; found {value!r}.") from None
+    result = np.atleast_1d(checks.real_numbers(name, value))
     if result.ndim != 1 or result.size == 0 or np.isnan(result).any():
         raise ValueError(f"{name} must be a number or a vector of numbers, infinite where there is no bound.")
     return result
@@ -204,14 +201,15 @@ def posterior(
     """
     if not isinstance(factor, Factor):
         raise TypeError(f"factor must be a cavity.factors.Factor; found {type(factor).__name__}.")
-    data = np.asarray(data) if isinstance(data, list) else data
+    data = checks.real_numbers("data", data) if isinstance(data, list) else data
     if not jax.tree.leaves(data):
         raise ValueError("data is empty: it holds no arrays.")
     observations = jax.tree.map(observed, data)
     family, natural = gaussian_prior(prior_mean, prior_variance) if prior is None else named_prior(prior)
     if moments is None:
         moments = default_moments(factor)
-    group = SiteGroup(factor=factor, data=observations, family=family, moments=moments, multiplicity=multiplicity)
+    copies = checked_multiplicity(multiplicity, len(jax.tree.leaves(observations)[0]))
+    group = SiteGroup(factor=factor, data=observations, family=family, moments=moments, multiplicity=copies)
     return Problem(prior=jnp.asarray(natural, float), groups=(group,), posterior=Shared(family))
 
 
@@ -219,10 +217,7 @@ def observed(leaf: Any) -> Any:
     """One array of data as float64; whether its values make sense is the factor's to say."""
     if is_traced(leaf):
         return jnp.asarray(leaf, float)
-    try:
-        values = np.asarray(leaf, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"data must be arrays of numbers; found {type(leaf).__name__}.") from None
+    values = checks.real_numbers("data", leaf)
     if values.ndim == 0 or values.size == 0:
         raise ValueError(f"data must have the observations as leading axis; found shape {values.shape}.")
     return values

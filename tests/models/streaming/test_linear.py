@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stream_rows import EPSILON, LABELS, ROWS, SMALL, TIGHT, check, cut, reference, streamed
 
 import cavity
-from cavity.factors import Probit, Step
+from cavity.factors import Logistic, Probit, Step
 from cavity.models._latent_gaussian import fit_linear_model
 from cavity.models.streaming import _chunks, _shard, run, stream_linear_models
 from cavity.models.streaming._shard import NaturalSums, PassState, VisitCounts
@@ -162,3 +162,19 @@ def test_absorbing_goes_on_from_a_stream():
     model = streamed((ROWS[:128], LABELS[:128]), method=cavity.ADF())
     found = model.absorb(ROWS[128:], LABELS[128:])
     check(found, reference(sweeps=1))
+
+
+@pytest.mark.parametrize("factor", [Probit(0.05), Logistic()], ids=["probit", "logistic"])
+def test_weights_take_at_most_twice_the_sweeps_of_rows_that_count_once(factor):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = np.where(X @ [1.0, -1.0, 0.5, 0.0] + 0.5 * rng.normal(size=200) > 0, 1.0, -1.0)
+
+    def sweeps(weights):
+        model = streamed([(X, y, weights)], factor=factor, method=cavity.EP())
+        assert model.status == "converged"
+        return model.sweeps
+
+    once = sweeps(np.ones(200))
+    for weights in (1.0 + np.arange(200) % 3, rng.uniform(0.1, 3.0, 200), np.resize([0.5, 1.5, 2.5], 200)):
+        assert sweeps(weights) <= 2 * once

@@ -203,7 +203,7 @@ def factor_spec(factor: Factor) -> dict[str, Any]:
 
 def factor_from_spec(spec: dict[str, Any]) -> Factor:
     """The likelihood of a spec, its vectors, lists in JSON, arrays again; only likelihoods of this library."""
-    name = spec.get("class")
+    name = spec.get("class") if isinstance(spec, dict) else None
     if name not in LIKELIHOODS:
         raise ValueError(f"There is no likelihood {name!r}; there are {', '.join(LIKELIHOODS)}.")
     given = {key: np.asarray(value, float) if isinstance(value, list) else value for key, value in spec.items()}

@@ -25,7 +25,7 @@ from cavity._core.precision import float64, host_state, is_far, is_traced, to_nu
 from cavity.factors.base import Factor
 from cavity.families.gaussian import Gaussian
 from cavity.inference.methods import Method
-from cavity.inference.problem import Problem, SiteGroup
+from cavity.inference.problem import Problem, SiteGroup, checked_multiplicity
 from cavity.inference.solution import ModelSolution, Solution
 from cavity.kernels import Basis, Kernel, Spanned
 from cavity.models._latent_gaussian.exact_gp import (
@@ -300,14 +300,14 @@ def latent_gaussian(
         raise TypeError(
             f"likelihood must be a factor such as cavity.factors.Probit(); found {type(likelihood).__name__}."
         )
-    data = jax.tree.map(observation_array, np.asarray(y) if isinstance(y, list) else y)
+    data = jax.tree.map(observation_array, checks.real_numbers("y", y) if isinstance(y, list) else y)
     sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(data)}
     if len(sizes) != 1:
         raise ValueError(f"y must hold arrays of one length; found lengths {sorted(sizes)}.")
     (n,) = sizes
     if moments is None:
         moments = default_moments(likelihood)
-    group = to_numpy(SiteGroup(likelihood, data, Gaussian(), moments, multiplicity))
+    group = to_numpy(SiteGroup(likelihood, data, Gaussian(), moments, checked_multiplicity(multiplicity, n)))
     if prior_variance is not None and (kernel_matrix is not None or kernel is not None):
         raise ValueError("prior_variance is that of weights, and a kernel has none: scale the kernel instead.")
     if kernel_matrix is not None:

@@ -27,6 +27,8 @@ from cavity.moments.base import ClosedForm
 ROUNDING = 1e-12
 #: equal rows have one latent where their covariance is their variance but for this much of it
 SAME_LATENT = 1e-13
+#: so many rows at a time are asked whether they have one
+ASKED = 16
 #: up to this many rows the buckets are powers of two, beyond it eight to an octave
 COARSE = 256
 
@@ -71,8 +73,11 @@ def unique_rows(X: Any, y: Any, sample_weight: Any = None, kernel: Any = None) -
     order = kept[canonical_order(rows[kept], labels[kept], weights[kept])]
     rows, labels = rows[order], labels[order]
     first = np.append(True, (rows[1:] != rows[:-1]).any(axis=1) | (labels[1:] != labels[:-1]))
-    if callable(kernel) and not first.all() and not has_one_latent(kernel, rows[first.argmin()]):
-        first[:] = True
+    if callable(kernel) and not first.all():
+        repeated = ~first & np.append(True, first[:-1])  # the second row of every set of equal ones
+        apart = np.zeros(np.count_nonzero(first), bool)
+        apart[np.cumsum(first)[repeated] - 1] = ~has_one_latent(kernel, rows[repeated])
+        first |= apart[np.cumsum(first) - 1]
     # Equal rows come in the order of their weights, so that their sum is rounded alike whatever order they came in.
     total = without_rounding(np.add.reduceat(weights[order], np.flatnonzero(first)))
     site = np.full(len(weights), -1)
@@ -80,10 +85,15 @@ def unique_rows(X: Any, y: Any, sample_weight: Any = None, kernel: Any = None) -
     return UniqueRows(rows[first], labels[first], total, site)
 
 
-def has_one_latent(kernel: Any, row: np.ndarray) -> bool:
-    """Whether two observations at one input are of the same latent."""
-    k = np.asarray(kernel(np.stack([row, row])))
-    return bool(abs(k[0, 0] - k[0, 1]) <= SAME_LATENT * abs(k[0, 0]))
+def has_one_latent(kernel: Any, rows: np.ndarray) -> np.ndarray:
+    """For every row, whether two observations there are of the same latent."""
+    own = np.arange(ASKED)
+    found = []
+    for start in range(0, len(rows), ASKED):
+        some = rows[np.minimum(start + own, len(rows) - 1)]
+        k = np.asarray(kernel(np.concatenate([some, some])))
+        found.append(abs(k[own, own] - k[own, own + ASKED]) <= SAME_LATENT * abs(k[own, own]))
+    return np.concatenate(found)[: len(rows)]
 
 
 def canonical_order(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cavity._core.checks import LARGEST, real_numbers
+from cavity._core.checks import LARGEST, number_array, real_numbers
 from cavity.kernels.basis import Spanned
 
 #: rows of a batch that are looked at together, so that a batch may be a memory map of any length
@@ -314,17 +314,10 @@ class ChunkReader:
         """The rows of X as an array of numbers, if they are like the first ones."""
         names = getattr(piece.X, "columns", None)
         names = None if names is None or not all(isinstance(name, str) for name in names) else list(names)
-        if np.ma.is_masked(piece.X):
-            raise ValueError(f"X of {piece.name} must not be masked; fill in the values or leave the rows out.")
-        X: Any = piece.X.toarray() if hasattr(piece.X, "toarray") else np.asarray(piece.X)
-        if X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "biufO":
-            raise ValueError(
-                f"X of {piece.name} must be a table of numbers; found shape {X.shape} and dtype {X.dtype}."
-            )
-        try:
-            X = X.astype(np.float64, copy=False)
-        except (TypeError, ValueError):
-            raise ValueError(f"X of {piece.name} must be a table of numbers; found other things in it.") from None
+        X: Any = piece.X.toarray() if hasattr(piece.X, "toarray") else number_array(f"X of {piece.name}", piece.X)
+        if X.ndim != 2 or X.shape[1] == 0:
+            raise ValueError(f"X of {piece.name} must be a table of numbers; found shape {X.shape}.")
+        X = X.astype(np.float64, copy=False)
         if self.columns is None:
             self.columns, self.names = X.shape[1], names
         if X.shape[1] != self.columns:
