@@ -284,6 +284,7 @@ def match_line_moments(
     """
     weights = jnp.exp(log_weights)
     used = weights > 0
+    surprise = jnp.where(used, surprise, 0.0)  # −∞ where the factor is 0
     stats = weights @ jnp.where(used[:, None], jax.vmap(own.statistics)(u), 0.0)
     guess = gamma_guess(own.scale * u, weights, stats) if isinstance(family, Gamma) else family.natural(stats)
     before = jnp.where(used, jnp.exp(log_weights - surprise), 0.0)
