@@ -1,7 +1,7 @@
 """Statuses of all methods on hard problems of all likelihoods, families and forms, recomputed by a referee.
 
 `tests/hard_cases.py` makes the problems, `tests/recompute.py` and `tests/recompute_families.py` judge the sites that a
-run returns, `tests/exact_evidence.py` knows the evidence of the small ones. Every third run is by the default method.
+run returns, `tests/exact_evidence.py` knows the evidence of the small ones. Every second run is by the default method.
 Where the evidence is known `check()` is asked too: it must not say that EP agrees where EP is off by more than 0.5.
 
 Results go to a ledger, one JSON object a line; a second start goes on where the first was stopped. Problems come round
@@ -37,9 +37,9 @@ CHECKED = 3
 
 
 def method_of(round_: int, kind: int) -> str:
-    """The default method in every third round, the others in turn: another one for every kind."""
+    """The default method every second time, the others in turn: another one for every kind."""
     others = [name for name in METHODS if name != "Auto"]
-    return "Auto" if round_ % 3 == 0 else others[(round_ - round_ // 3 - 1 + kind) % len(others)]
+    return "Auto" if (round_ + kind) % 2 == 0 else others[(round_ // 2 + kind) % len(others)]
 
 
 def timed(problem: Any, method: Any) -> tuple[cv.Solution, float]:

@@ -238,13 +238,19 @@ def precision_tilted(value: float, x: np.ndarray, gamma: np.ndarray) -> tuple[np
     return np.array([mean, mass @ (variance + (means - mean) ** 2)]), np.array([mass @ u, -(mass @ np.exp(u))])
 
 
-def gaussian_gap(eta: np.ndarray, mean: float, variance: float) -> float:
-    """Between q and tilted moments of a real variable."""
+def gaussian_gap(eta: np.ndarray, cavity: np.ndarray, mean: float, variance: float, restricted: bool) -> float:
+    """Between q and tilted moments of a real variable; a message held at 0 leaves the variance of its cavity."""
+    if restricted and cavity[1] > 0:
+        variance = min(variance, 1 / cavity[1])
     return max(abs(mean - eta[0] / eta[1]) * eta[1] ** 0.5, abs(np.log(variance * eta[1])))
 
 
 def judge_graph(
-    problem: cv.Problem, terms: dict[int, Term], sites: tuple[np.ndarray, ...], power: float = 1.0
+    problem: cv.Problem,
+    terms: dict[int, Term],
+    sites: tuple[np.ndarray, ...],
+    power: float = 1.0,
+    restricted: bool = False,
 ) -> Verdict:
     """Of a graph of real and positive variables; `terms` has those that see one real variable, by group."""
     q = [np.array(own, float) for own in problem.prior.etas]
@@ -263,17 +269,23 @@ def judge_graph(
                 found = linear_tilted(group.data, place, cavity)
                 if found is None:
                     return Verdict(np.inf, True, False, np.nan)
-                gaps = [gaussian_gap(eta, *moments) for eta, moments in zip(seen, found.T, strict=True)]
+                gaps = [
+                    gaussian_gap(eta, own_cavity, *moments, restricted)
+                    for eta, own_cavity, moments in zip(seen, cavity, found.T, strict=True)
+                ]
             elif not (cavity[:, 1] > 0).all():
                 return Verdict(np.inf, True, False, np.nan)
             elif isinstance(group.factor, cv.factors.GaussianPrecision):
                 x, rate = precision_tilted(float(np.asarray(group.data)[place]), *cavity)
                 a, b = seen[1]
                 expected, spread = np.array([digamma(a) - np.log(b), -a / b]), np.sqrt([polygamma(1, a), a / b**2])
-                gaps = [gaussian_gap(seen[0], *x), float(np.abs((rate - expected) / spread).max())]
+                gap = (rate - expected) / spread
+                if restricted:
+                    gap = np.where(messages[2:] <= 0, np.maximum(gap, 0.0), gap)
+                gaps = [gaussian_gap(seen[0], cavity[0], *x, restricted), float(np.abs(gap).max())]
             else:
                 m, v = cavity[:, 0] / cavity[:, 1], 1 / cavity[:, 1]
                 _, mean, variance = tilted_moments(terms[number].row(place, 1), m, v, power)
-                gaps = [gaussian_gap(seen[0], mean[0], variance[0])]
+                gaps = [gaussian_gap(seen[0], cavity[0], mean[0], variance[0], restricted)]
             worst = max(worst, *gaps)
     return Verdict(float(worst), True, True, np.nan)

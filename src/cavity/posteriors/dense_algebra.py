@@ -110,8 +110,8 @@ def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
 def dense_slopes(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[Dense, Dense]:
     """How q moves with K, ν and τ: with P = I − Σ T,
 
-        dΣ = P dK Pᵀ − Σ dT Σ,    dmean = P dK α + Σ (dν − dT mean),    dα = dν − dT mean − T dmean,
-        d ½ log |I + K T| = ½ tr (T P dK) + ½ Σ dτᵢ Σᵢᵢ.
+    dΣ = P dK Pᵀ − Σ dT Σ,    dmean = P dK α + Σ (dν − dT mean),    dα = dν − dT mean − T dmean,
+    d ½ log |I + K T| = ½ tr (T P dK) + ½ Σ dτᵢ Σᵢᵢ.
     """
     (k, nu, tau), (dk, dnu, dtau) = primals, tangents
     q = dense(k, nu, tau)

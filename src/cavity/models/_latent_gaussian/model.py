@@ -354,7 +354,9 @@ def at_rows(evaluate: Callable[[Any], Any], rows: Any, axes: int = 1) -> Any:
     found = evaluate(padded(rows, size))
     own = (slice(n),) * axes
     # A kernel whose parameters are traced answers so for known rows too.
-    return found if size == n else jax.tree.map(lambda part: (part if is_traced(part) else np.asarray(part))[own], found)
+    return (
+        found if size == n else jax.tree.map(lambda part: (part if is_traced(part) else np.asarray(part))[own], found)
+    )
 
 
 def spanned_rows(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> Spanned:
