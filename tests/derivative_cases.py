@@ -102,6 +102,7 @@ def inducing_form(x: np.ndarray) -> Form:
     return Form(model, latents)
 
 
+@jax.enable_x64(True)
 def derivatives(form: Callable[..., Form], make: Callable[..., Any], rng: np.random.Generator) -> Derivatives | None:
     """All of one random problem; None where a run needed does not converge."""
     own = form(inputs(rng, ROWS))
@@ -143,13 +144,12 @@ def derivatives(form: Callable[..., Form], make: Callable[..., Any], rng: np.ran
             values.append(evidence)
         width = STEP * max(abs(value), 0.05)
         slopes.append((values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * width))
-    with jax.enable_x64(True):
 
-        def evidence_at(phi: Any) -> Any:
-            return cv.infer(own.model(phi[:2], factor(phi), likelihood.data).problem(), METHOD).log_evidence
+    def evidence_at(phi: Any) -> Any:
+        return cv.infer(own.model(phi[:2], factor(phi), likelihood.data).problem(), METHOD).log_evidence
 
-        forward = jax.jit(jax.jacfwd(evidence_at))(jnp.asarray(start))
-        reverse = jax.grad(by_energy)(jnp.asarray(start), tuple(map(jnp.asarray, at.sites)))
+    forward = jax.jit(jax.jacfwd(evidence_at))(jnp.asarray(start))
+    reverse = jax.grad(by_energy)(jnp.asarray(start), tuple(map(jnp.asarray, at.sites)))
     return Derivatives(np.asarray(forward), np.asarray(reverse), np.asarray(slopes))
 
 
