@@ -87,7 +87,7 @@ def integrate_product(
     start = (jnp.zeros(dimension), jnp.eye(dimension), jnp.asarray(-jnp.inf))
     centre, root, log_unknown = jax.lax.fori_loop(0, LOCATE, search, start)
     fine = sinh_grid(dimension, order, reach, STRETCH)
-    nodes = in_place(centre + jnp.asarray(fine.points) @ root.T, place)
+    nodes = in_place(centre + jnp.asarray(fine.points) @ root.T, *place)
     log_f, unknown = jax.vmap(product)(nodes)
     values = log_f + jnp.asarray(fine.log_weights)
     # The grid keeps its volume in x.

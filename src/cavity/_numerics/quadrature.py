@@ -160,25 +160,28 @@ def with_unknown(log_z: jax.Array, log_t: jax.Array, log_weights: jax.Array, log
 Place = tuple[jax.Array, jax.Array]
 
 
-def in_place(u: jax.Array, place: Place) -> jax.Array:
-    """u, which as a function of the place moves so that x = centre + scale u does not.
+@jax.custom_jvp
+def in_place(u: jax.Array, centre: jax.Array, scale: jax.Array) -> jax.Array:
+    """u, which as a function of centre and scale moves so that x = centre + scale u does not.
 
     Points that keep x see the cavity change and not the factor: derivatives in the cavity then need none of the factor,
     which may jump. `scale` is a number, or a lower triangular matrix for points along the first axis.
     """
-    centre, scale = place
+    return jnp.where(centre == centre, u, u)  # has the batch axes of the centre too
+
+
+@in_place.defjvp
+def in_place_slopes(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+    """du − (dcentre + dscale u)/scale."""
+    scale, u, (du, dcentre, dscale) = primals[2], in_place(*primals), tangents
     if jnp.ndim(scale) == 0:
-        moved = (jax.lax.stop_gradient(centre + scale * u) - centre) / scale
-    else:
-        kept = jax.lax.stop_gradient(centre + u @ scale.T) - centre
-        moved = jax.scipy.linalg.solve_triangular(scale, kept.T, lower=True).T
-    return u + unmoved(moved)
+        return u, du - (dcentre + dscale * u) / scale
+    return u, du - jax.scipy.linalg.solve_triangular(scale, (dcentre + u @ dscale.T).T, lower=True).T
 
 
 def unmoved(value: jax.Array) -> jax.Array:
     """0, with the derivative of the value."""
-    change = value - jax.lax.stop_gradient(value)
-    return jnp.where(jnp.isfinite(change), change, 0.0)
+    return value - jax.lax.stop_gradient(value)
 
 
 def integrate(
@@ -231,7 +234,7 @@ def integrate(
     low, high, error = final.panels.low, final.panels.high, final.error
     log_width = jnp.log(0.5 * (high - low))
     if place is not None:
-        low, high = in_place(low, place), in_place(high, place)
+        low, high = in_place(low, *place), in_place(high, *place)
         log_width = log_width - unmoved(jnp.log(place[1]))  # their widths in x stay
     nodes = panel_points(low, high)
     log_t_nodes, log_p_nodes = jax.vmap(jax.vmap(lambda u: (log_t(u), log_p(u))))(nodes)
