@@ -10,20 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hard_cases import (
-    clutter,
-    drawn,
-    gaussian,
-    inputs,
-    log_uniform,
-    logistic,
-    ordinal,
-    poisson,
-    probit,
-    rbf,
-    step,
-    student_t,
-)
+from hard_cases import drawn, inputs, rbf
+from hard_likelihoods import clutter, gaussian, log_uniform, logistic, ordinal, poisson, probit, step, student_t
 from recompute import Latents, judge, kernel_latents, term_of
 
 import cavity as cv

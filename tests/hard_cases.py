@@ -2,12 +2,12 @@
 
 A kind is a function of a generator of random numbers and `small`, which asks for a problem small enough that its
 evidence is known. Problems of one kind have few shapes, so that little is compiled. Hard are length scales from far
-below to far above the distances, latents of standard deviations 0.1 to 30, labels that are wrong, data far from all
-others, weights up to 50, narrow terms, terms with two bumps, and couplings at which belief propagation fails.
+below to far above the distances, latents of standard deviations 0.1 to 30, weights up to 50, vague priors, and what
+`hard_likelihoods.py` and `hard_graphs.py` draw.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,127 +21,30 @@ from exact_evidence import (
     shapes_evidence,
     step_evidence,
 )
-from recompute import Latents, Term, Verdict, judge, kernel_latents, term, term_of
-from recompute_families import judge_graph, judge_mixture, judge_network, judge_plane, judge_shapes, probabilities
-from scipy.special import gammaln, log_expit, logsumexp
-from small_graphs import joint_table, spin_graph
+from hard_graphs import mean_and_precision, robust_line, spins, state, tables
+from hard_likelihoods import (
+    LIKELIHOODS,
+    Case,
+    Draw,
+    Likelihood,
+    clutter,
+    log_uniform,
+    logistic,
+    poisson,
+    probit,
+    step,
+    student_t,
+    truncation,
+    two_bumps,
+)
+from recompute import Latents, Term, Verdict, judge, kernel_latents
+from recompute_families import judge_mixture, judge_plane, judge_shapes
+from scipy.special import log_expit
 
 import cavity as cv
 
 #: rows of a problem that is not small
 ROWS = (6, 20, 30)
-
-
-class Case(NamedTuple):
-    """A problem; a referee, called with (sites, power, restricted, strengths); its exact log evidence or None."""
-
-    problem: Any
-    judge: Callable[..., Verdict]
-    exact: Callable[[], float | None]
-
-
-Draw = Callable[[np.random.Generator, bool], Case]
-
-
-def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
-
-
-# ---------------------------------------------------------------- likelihoods of one number
-
-
-class Likelihood(NamedTuple):
-    """A factor, its data for given latents, the referee's term, and whether rows stand for several."""
-
-    factor: Any
-    data: Any
-    term: Term
-    weighted: bool = False
-
-
-def labels(rng: np.random.Generator, f: np.ndarray) -> np.ndarray:
-    """Signs of the latents, of which up to 30 % are wrong."""
-    return np.where(f > 0, 1.0, -1.0) * np.where(rng.random(f.size) < rng.uniform(0, 0.3), -1.0, 1.0)
-
-
-def known(factor: Any, data: Any, weighted: bool = False) -> Likelihood:
-    return Likelihood(factor, data, term_of(factor, data), weighted)
-
-
-def step(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    return known(cv.factors.Step(float(rng.choice([0.02, 0.1, 0.3]))), labels(rng, f))
-
-
-def probit(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    return known(cv.factors.Probit(float(rng.choice([0.0, 0.0, 0.05]))), labels(rng, f))
-
-
-def logistic(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    return known(cv.factors.Logistic(float(rng.choice([0.0, 0.0, 0.05]))), labels(rng, f), weighted=True)
-
-
-def gaussian(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    sd = log_uniform(rng, 1e-3, 3.0)
-    return known(cv.factors.Gaussian(sd**2), f + sd * rng.standard_normal(f.size), weighted=True)
-
-
-def student_t(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    scale, df = log_uniform(rng, 0.1, 1.0), float(rng.choice([1.0, 2.0, 4.0]))
-    far = np.where(rng.random(f.size) < 0.15, log_uniform(rng, 1.0, 10.0), 0.0)
-    return known(cv.factors.StudentT(scale, df), f + scale * rng.standard_t(df, f.size) + far)
-
-
-def poisson(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    rate = np.exp(np.clip(f, -5.0, 6.0)) * np.where(rng.random(f.size) < 0.1, 10.0, 1.0)
-    return known(cv.factors.Poisson(), rng.poisson(rate).astype(float), weighted=True)
-
-
-def ordinal(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    thresholds = np.sort(rng.normal(0.0, 1.5, 3)) + 0.05 * np.arange(3)
-    scale = log_uniform(rng, 0.1, 1.0)
-    classes = np.searchsorted(thresholds, f + scale * rng.standard_normal(f.size)).astype(float)
-    wrong = rng.random(f.size) < 0.1
-    return known(
-        cv.factors.OrdinalProbit(thresholds, scale), np.where(wrong, rng.integers(0, 4, f.size), classes).astype(float)
-    )
-
-
-def clutter(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    w = rng.uniform(0.2, 0.7)
-    y = np.where(rng.random(f.size) < w, rng.normal(0.0, 10**0.5, f.size), f + rng.standard_normal(f.size))
-    return known(cv.factors.Clutter(w, 10.0), y)
-
-
-def truncation(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    low = f - log_uniform(rng, 0.02, 5.0) * rng.random(f.size)
-    high = f + log_uniform(rng, 0.02, 5.0) * rng.random(f.size) + 1e-3
-    return known(cv.factors.Truncation(), (low, high))
-
-
-def log_two_bumps(f: Any, y: Any) -> Any:
-    """A distance of which the sign is not known: bumps at y and −y, on a floor."""
-    bumps = jnp.logaddexp(-0.5 * ((f - y) / 0.5) ** 2, -0.5 * ((f + y) / 0.5) ** 2)
-    return jnp.logaddexp(bumps, jnp.log(1e-3))
-
-
-TWO_BUMPS = cv.factors.from_log_density(log_two_bumps)
-
-
-def two_bumps(rng: np.random.Generator, f: np.ndarray) -> Likelihood:
-    y = np.abs(f) + 0.5 * rng.standard_normal(f.size)
-    column = y[:, None]
-
-    def log_density(x: np.ndarray) -> np.ndarray:
-        bumps = np.logaddexp(-0.5 * ((x - column) / 0.5) ** 2, -0.5 * ((x + column) / 0.5) ** 2)
-        return np.logaddexp(bumps, np.log(1e-3))
-
-    return Likelihood(TWO_BUMPS, y, term(log_density, y, 0.5, y.size, (y, -y)))
-
-
-LIKELIHOODS = (step, probit, logistic, gaussian, student_t, poisson, ordinal, clutter, truncation, two_bumps)
-
-
-# ---------------------------------------------------------------- forms
 
 
 def scalar_case(problem: Any, latents: Latents, term: Term, exact: Callable[[], float | None] = lambda: None) -> Case:
@@ -402,107 +305,6 @@ def shapes_case(factor: Any, data: tuple[Any, ...], kind: str, family: Any, prio
         return judge_shapes(kind, prior, terms, sites[0], **how)
 
     return Case(problem, referee, lambda: shapes_evidence(kind, prior, lambda u: sum(own(u) for own in terms)))
-
-
-# ---------------------------------------------------------------- graphs
-
-
-def log_state(x: Any, row: Any) -> Any:
-    return jnp.log(row[x])
-
-
-STATE = cv.factors.from_log_density(log_state)
-
-
-def state(rng: np.random.Generator, small: bool) -> Case:
-    """One state that five tables of weights know something of, some of them zeros."""
-    weights = rng.gamma(0.3, size=(5, 4))
-    weights[:, 1:][rng.random((5, 3)) < 0.2] = 0.0
-    prior = rng.standard_normal(4) * 3
-    known_prior = (cv.families.Categorical(4), np.concatenate([prior, np.zeros(4)]))
-    problem = cv.models.posterior(STATE, weights, prior=known_prior, moments=cv.Enumeration())
-    with np.errstate(divide="ignore"):
-        tables = np.log(weights)
-    right = np.exp(prior + tables.sum(axis=0) - logsumexp(prior + tables.sum(axis=0)))
-
-    def referee(sites: Any, power: float = 1.0, **kind: Any) -> Verdict:
-        # one variable: the fixed point is the product itself
-        q = probabilities(np.concatenate([prior, np.zeros(4)]) + sites[0].sum(axis=0))
-        spread = np.sqrt(np.maximum(right * (1 - right), 1e-30))
-        return Verdict(float(np.max(np.abs(q - right) / spread * (right > 1e-15))), True, True, np.nan)
-
-    return Case(problem, referee, lambda: float(logsumexp(prior + tables.sum(axis=0)) - logsumexp(prior)))
-
-
-def spins(rng: np.random.Generator, small: bool) -> Case:
-    """Five spins, each coupled to each, often frustrated."""
-    edges = np.array([(i, j) for i in range(5) for j in range(i)])
-    graph = spin_graph(edges, log_uniform(rng, 0.1, 3.0) * rng.standard_normal(10), 0.3 * rng.standard_normal(5))
-    return network_case(graph)
-
-
-def tables(rng: np.random.Generator, small: bool) -> Case:
-    """Four variables of three states on a cycle with a chord; a tenth of the weights is zero."""
-    graph = cv.DiscreteGraph([3, 3, 3, 3])
-    for scope in ((0, 1), (1, 2), (2, 3), (0, 3), (0, 2)):
-        weights = rng.gamma(log_uniform(rng, 0.1, 2.0), size=(3, 3)) + 1e-12
-        free = rng.random((3, 3)) < 0.1
-        free[0, 0] = False
-        graph.add_factor(scope, np.where(free, 0.0, weights))
-    return network_case(graph)
-
-
-def network_case(graph: Any) -> Case:
-    problem = graph.problem()
-
-    def referee(sites: Any, restricted: bool = False, strengths: Any = None, **kind: Any) -> Verdict:
-        return judge_network(problem, sites, **kind)
-
-    return Case(graph, referee, lambda: float(logsumexp(joint_table(graph))))
-
-
-def robust_line(rng: np.random.Generator, small: bool) -> Case:
-    """Intercept and slope in a graph, under Student's t with points far away."""
-    n, noise = 6, 0.01
-    x = rng.standard_normal(n)
-    scale, df = log_uniform(rng, 0.1, 1.0), float(rng.choice([1.0, 2.0, 4.0]))
-    far = np.where(rng.random(n) < 0.25, log_uniform(rng, 1.0, 10.0), 0.0)
-    y = rng.standard_normal() + 2 * rng.standard_normal() * x + scale * rng.standard_t(df, n) + far
-    graph = cv.FactorGraph()
-    intercept, slope = graph.gaussian(0.0, 1.0), graph.gaussian(0.0, 4.0)
-    latent = graph.linear(intercept, slope, weights=(1.0, x), variance=noise)
-    factor = cv.factors.StudentT(scale, df)
-    graph.add(factor, latent, data=y)
-    problem, own = graph.problem(), term_of(factor, y)
-    rows = np.stack([np.ones(n), 2 * x], axis=1)
-    latents = Latents(rows, 0.0, np.full(n, noise), np.ones(n))
-    return graph_case(graph, problem, {1: own}, lambda: rows_evidence(latents, own))
-
-
-def mean_and_precision(rng: np.random.Generator, small: bool) -> Case:
-    """A mean and a precision of five numbers, some of them far away."""
-    m0, v0, a, b = 0.0, log_uniform(rng, 0.1, 100.0), log_uniform(rng, 0.6, 5.0), log_uniform(rng, 0.05, 5.0)
-    y = rng.standard_normal(5) + np.where(rng.random(5) < 0.2, log_uniform(rng, 1.0, 10.0), 0.0)
-    graph = cv.FactorGraph()
-    mean, precision = graph.gaussian(m0, v0), graph.gamma(a, b)
-    graph.normal(mean, precision, out=y)
-    problem = graph.problem()
-
-    def exact() -> float:
-        x = np.linspace(-12, 12, 60_001) * max(v0**0.5, 1.0) + m0
-        half = 0.5 * np.sum((y[:, None] - x) ** 2, axis=0)
-        logs = -0.5 * ((x - m0) ** 2 / v0 + np.log(2 * np.pi * v0)) - (a + 2.5) * np.log(b + half)
-        constant = a * np.log(b) + gammaln(a + 2.5) - gammaln(a) - 2.5 * np.log(2 * np.pi)
-        return float(logsumexp(logs) + np.log(x[1] - x[0]) + constant)
-
-    return graph_case(graph, problem, {}, exact)
-
-
-def graph_case(graph: Any, problem: Any, terms: dict[int, Term], exact: Callable[[], float | None]) -> Case:
-    def referee(sites: Any, strengths: Any = None, **kind: Any) -> Verdict:
-        return judge_graph(problem, terms, sites, **kind)
-
-    return Case(graph, referee, exact)
 
 
 #: name → kind; every likelihood, family and form is in one of them

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from hard_cases import Case
+from hard_likelihoods import Case
 
 import cavity as cv
 
