@@ -8,6 +8,7 @@ itself, unless that took so long that a second run would say the same.
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import Any
 
 import numpy as np
 from hard_problems import CELLS, Cell, hard_problems
-from recompute import mismatch
 
 import cavity as cv
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from recompute import mismatch
 
 #: a state is a fixed point of EP when its recomputed mismatch is at most this
 FIXED_POINT = 1e-6

@@ -116,4 +116,4 @@ def hard_problems(share: float = 1.0) -> Iterator[tuple[str, Cell, cv.Problem]]:
     """(name, cell, problem): all, or the first share of every cell."""
     for number, cell in enumerate(CELLS):
         for index in range(round(share * cell.count)):
-            yield f"{cell.name} #{index}", cell, cell.draw(np.random.default_rng([SEED, number, index]))
+            yield f"{cell.name} #{index}", cell, cell.draw(np.random.default_rng([SEED, number, index])).problem()

@@ -1,5 +1,6 @@
 """Graphs of mixed variables: exact Gaussian answers, enumeration, quadrature, and clear refusals."""
 
+import jax
 import mpmath
 import numpy as np
 import pytest
@@ -227,6 +228,15 @@ def test_calls_of_one_kind_are_one_group():
         graph.linear(x[k], variance=0.1 * (k + 1), out=x[k + 1])
     graph.linear(x[0], variance=1.0, out=2.0)
     assert [group.size for group in graph.problem().groups] == [5, 1]
+
+
+def test_the_problem_of_a_graph_of_several_families_is_had_outside_a_scope():
+    graph = cv.FactorGraph()
+    graph.normal(graph.gaussian(0.0, 4.0), graph.gamma(2.0, 1.0), out=[0.3, 0.8])
+    with jax.enable_x64(False):
+        problem = graph.problem()
+    assert [np.asarray(own).tolist() for own in problem.prior.etas] == [[[0.0, 0.25]], [[2.0, 1.0]]]
+    assert all(np.asarray(own).dtype == np.float64 for own in problem.prior.etas)
 
 
 def test_what_nothing_is_said_of_is_not_called_converged():

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cavity._numerics.quadrature import Integral, LogDensity, known_product, with_unknown
+from cavity._numerics.quadrature import Integral, LogDensity, Place, in_place, known_product, unmoved, with_unknown
 
 #: rounds of the search; reach, in units of the current spread, and stretch s of its grid and of the final one
 LOCATE = 16
@@ -59,12 +59,12 @@ def normalise(log_terms: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def integrate_product(
-    log_t: LogDensity, log_p: LogDensity, dimension: int, order: int, reach: float = REACH
+    log_t: LogDensity, log_p: LogDensity, dimension: int, order: int, place: Place, reach: float = REACH
 ) -> Integral:
     """∫ t(z) p(z) dz for z of length `dimension`; log Z is −inf where t is NaN or +∞ and it may matter.
 
     order: 4k + 1 points per axis.
-
+    place: of t, a function of x = centre + scale z, scale a lower triangular matrix.
     reach: of the final grid's axes, in units of the mass's spread.
     """
     product = known_product(log_t, log_p)
@@ -87,10 +87,11 @@ def integrate_product(
     start = (jnp.zeros(dimension), jnp.eye(dimension), jnp.asarray(-jnp.inf))
     centre, root, log_unknown = jax.lax.fori_loop(0, LOCATE, search, start)
     fine = sinh_grid(dimension, order, reach, STRETCH)
-    nodes = centre + jnp.asarray(fine.points) @ root.T
+    nodes = in_place(centre + jnp.asarray(fine.points) @ root.T, *place)
     log_f, unknown = jax.vmap(product)(nodes)
     values = log_f + jnp.asarray(fine.log_weights)
-    log_det = jnp.sum(jnp.log(jnp.diagonal(root)))
+    # The grid keeps its volume in x.
+    log_det = jnp.sum(jnp.log(jnp.diagonal(root))) - unmoved(jnp.sum(jnp.log(jnp.diagonal(place[1]))))
 
     answers = []
     for stride in (4, 2, 1):

@@ -156,13 +156,46 @@ def with_unknown(log_z: jax.Array, log_t: jax.Array, log_weights: jax.Array, log
     return jnp.where(matters, -jnp.inf, log_z)
 
 
+#: (centre, scale) of the map from u to what does not move with the cavity, x = centre + scale u
+Place = tuple[jax.Array, jax.Array]
+
+
+@jax.custom_jvp
+def in_place(u: jax.Array, centre: jax.Array, scale: jax.Array) -> jax.Array:
+    """u, which as a function of centre and scale moves so that x = centre + scale u does not.
+
+    Points that keep x see the cavity change and not the factor: derivatives in the cavity then need none of the factor,
+    which may jump. `scale` is a number, or a lower triangular matrix for points along the first axis.
+    """
+    return jnp.where(centre == centre, u, u)  # has the batch axes of the centre too
+
+
+@in_place.defjvp
+def in_place_slopes(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+    """du − (dcentre + dscale u)/scale."""
+    scale, u, (du, dcentre, dscale) = primals[2], in_place(*primals), tangents
+    if jnp.ndim(scale) == 0:
+        return u, du - (dcentre + dscale * u) / scale
+    return u, du - jax.scipy.linalg.solve_triangular(scale, (dcentre + u @ dscale.T).T, lower=True).T
+
+
+def unmoved(value: jax.Array) -> jax.Array:
+    """0, with the derivative of the value."""
+    return value - jax.lax.stop_gradient(value)
+
+
 def integrate(
-    log_t: LogDensity, log_p: LogDensity, tests: Tests = no_tests, landmarks: jax.Array | None = None
+    log_t: LogDensity,
+    log_p: LogDensity,
+    tests: Tests = no_tests,
+    landmarks: jax.Array | None = None,
+    place: Place | None = None,
 ) -> Integral:
     """∫ t(u) p(u) du for scalar functions; log Z is −inf where t is NaN or +∞ and it may matter.
 
     tests: functions G_j(u) as (log |G_j|, sign); ∫ G_j f is resolved too. Where they are not finite they count as 0.
     landmarks: points u (any number, fixed) where f is sharp.
+    place: of a t that is a function of x = centre + scale u; without it t must be smooth to have derivatives.
     """
 
     product = known_product(log_t, log_p)
@@ -172,11 +205,13 @@ def integrate(
         return jnp.where(log_g < jnp.inf, log_g, -jnp.inf), jnp.where(jnp.isfinite(sign), sign, 0.0)
 
     def evaluate(low: jax.Array, high: jax.Array) -> Panels:
-        return jax.vmap(lambda a, b: panel(jax.vmap(product), jax.vmap(clean_tests), a, b))(low, high)
+        # The search carries no derivative: on any panels the same function is integrated.
+        found = jax.vmap(lambda a, b: panel(jax.vmap(product), jax.vmap(clean_tests), a, b))(low, high)
+        return jax.lax.stop_gradient(found)
 
     edges = jnp.asarray(EDGES)
     if landmarks is not None:
-        marks = jnp.clip(jnp.nan_to_num(landmarks), EDGES[0], EDGES[-1])
+        marks = jax.lax.stop_gradient(jnp.clip(jnp.nan_to_num(landmarks), EDGES[0], EDGES[-1]))
         edges = jnp.sort(jnp.concatenate([edges, jnp.ravel(marks)]))
     loads = -(-(edges.size - 1) // BATCH)
     # Places not in use are panels of no width at 0. The first rounds fill in the starting panels: evaluated inside the
@@ -196,13 +231,16 @@ def integrate(
         return (search.rounds < loads) | (unfinished & (search.rounds < loads + ROUNDS))
 
     final = jax.lax.while_loop(going, lambda search: refine_panels(evaluate, grid, loads, search), start)
-    panels, error = final.panels, final.error
-    nodes = panel_points(panels.low, panels.high)
-    half_width = 0.5 * (panels.high - panels.low)
+    low, high, error = final.panels.low, final.panels.high, final.error
+    log_width = jnp.log(0.5 * (high - low))
+    if place is not None:
+        low, high = in_place(low, *place), in_place(high, *place)
+        log_width = log_width - unmoved(jnp.log(place[1]))  # their widths in x stay
+    nodes = panel_points(low, high)
     log_t_nodes, log_p_nodes = jax.vmap(jax.vmap(lambda u: (log_t(u), log_p(u))))(nodes)
     log_f_nodes = log_t_nodes + log_p_nodes
     log_f_nodes = jnp.where(jnp.isfinite(log_f_nodes), log_f_nodes, -jnp.inf)
-    log_terms = log_f_nodes + jnp.log(jnp.asarray(WEIGHTS)) + jnp.log(half_width)[:, None]
+    log_terms = log_f_nodes + jnp.log(jnp.asarray(WEIGHTS)) + log_width[:, None]
     log_z = jax.nn.logsumexp(log_terms)
     log_z = with_unknown(log_z, log_t_nodes, log_terms - log_z, final.log_unknown)
     found = log_z > -jnp.inf

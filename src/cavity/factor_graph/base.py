@@ -319,7 +319,7 @@ class VariableGraph:
         """The sites and what q is made of."""
         if not self.named:
             raise ValueError("the graph has no variables.")
-        priors = {family: np.concatenate(own) for family, own in self.priors.items()}
+        priors = [(family, np.concatenate(own)) for family, own in self.priors.items()]
         return dataclasses.replace(assembled(priors, self.statements), names=self.checksum())
 
     def checksum(self) -> np.uint32:

@@ -125,11 +125,14 @@ def tilts(structure: Any, shapes: tuple[tuple[tuple[int, ...], Any], ...], famil
 
 
 @float64
-def assembled(priors: dict[Family, np.ndarray], statements: list[Statement]) -> Problem:
-    """The problem: statements of one kind together, in the order of the first of them."""
+def assembled(priors: list[tuple[Family, np.ndarray]], statements: list[Statement]) -> Problem:
+    """The problem: statements of one kind together, in the order of the first of them.
+
+    priors: of every family its variables. A dictionary of them is no pytree, since families have no order.
+    """
     if not statements:
         raise ValueError("the graph has no factors.")
-    families = tuple(priors)
+    families = tuple(family for family, _ in priors)
     kinds: dict[Any, list[Statement]] = {}
     for own in statements:
         kinds.setdefault(own.kind, []).append(own)
@@ -143,10 +146,10 @@ def assembled(priors: dict[Family, np.ndarray], statements: list[Statement]) -> 
         wires.append(jnp.asarray(np.concatenate([statement.rows for statement in own])))
     # Priors are normalised, so that the evidence is that of the data. Weights of a discrete variable that are all 1 are
     # no prior: they count as they are.
-    weights = [(family, jnp.asarray(eta)) for family, eta in priors.items() if isinstance(family, Categorical)]
+    weights = [(family, jnp.asarray(eta)) for family, eta in priors if isinstance(family, Categorical)]
     masses = [jnp.where(jnp.any(eta != 0, axis=-1), family.log_partition(eta), 0.0) for family, eta in weights]
     constant = -sum(float(jnp.sum(mass)) for mass in masses)
-    prior = GraphPrior(tuple(jnp.asarray(eta) for eta in priors.values()), tuple(wires), jnp.asarray(constant))
+    prior = GraphPrior(tuple(jnp.asarray(eta) for _, eta in priors), tuple(wires), jnp.asarray(constant))
     sites = sum(group.size for group in groups)
     schedule = Parallel() if sites > ONE_BY_ONE else ThereAndBack()
     return Problem(prior, tuple(groups), Factorised(families), schedule=schedule)

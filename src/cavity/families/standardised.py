@@ -41,6 +41,8 @@ from cavity.families.gaussian import AxisAligned, Gaussian
 SHARPEST = 1e-30
 
 EPS = 2.0**-52
+#: exp of this is still a double
+LARGEST_LOG = 709.0
 
 
 class Frame(NamedTuple):
@@ -242,21 +244,21 @@ def gamma_line(cavity: jax.Array) -> Line:
     centre = jnp.log(a) - jnp.log(b) + shift
     scale = jnp.sqrt(trigamma(a))
     top = 0.5 * jnp.log(a) - HALF_LOG_2PI - binet(a) + jnp.log(scale)
-    tiny, largest = jnp.finfo(float).tiny, jnp.finfo(float).max
+    tiny = jnp.finfo(float).tiny
 
     def coordinate(u: jax.Array) -> jax.Array:
         return centre + scale * u
 
+    # exp overflows only where the density is zero; held below, its derivative does not overflow there either.
     def value(u: jax.Array) -> jax.Array:
-        return jnp.clip(jnp.exp(coordinate(u)), tiny, largest)
+        return jnp.maximum(jnp.exp(jnp.minimum(coordinate(u), LARGEST_LOG)), tiny)
 
     def log_density(u: jax.Array) -> jax.Array:
         gap = shift + scale * u
-        return a * (gap - jnp.expm1(gap)) + top
+        return a * (gap - jnp.expm1(jnp.minimum(gap, LARGEST_LOG))) + top
 
     def statistics(u: jax.Array) -> jax.Array:
-        # exp overflows only where the density is zero.
-        return jnp.stack([coordinate(u), -jnp.minimum(jnp.exp(coordinate(u)), largest)])
+        return jnp.stack([coordinate(u), -jnp.exp(jnp.minimum(coordinate(u), LARGEST_LOG))])
 
     def position(x: jax.Array) -> jax.Array:
         return (jnp.log(x) - centre) / scale
@@ -284,6 +286,7 @@ def match_line_moments(
     """
     weights = jnp.exp(log_weights)
     used = weights > 0
+    surprise = jnp.where(used, surprise, 0.0)  # −∞ where the factor is 0
     stats = weights @ jnp.where(used[:, None], jax.vmap(own.statistics)(u), 0.0)
     guess = gamma_guess(own.scale * u, weights, stats) if isinstance(family, Gamma) else family.natural(stats)
     before = jnp.where(used, jnp.exp(log_weights - surprise), 0.0)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from cavity._numerics.product_quadrature import integrate_product
-from cavity._numerics.quadrature import Integral
+from cavity._numerics.quadrature import Integral, Place
 from cavity.families.base import Family, Tilted
 from cavity.families.gaussian import LOG_2PI, Gaussian
 from cavity.families.product import Product
@@ -37,6 +37,11 @@ class Straight(NamedTuple):
     family: Any
     frame: Frame
 
+    @property
+    def place(self) -> Place:
+        """Of x on the line of u."""
+        return self.frame.mean[0], self.frame.root[0, 0]
+
     def value(self, u: jax.Array) -> jax.Array:
         """x as the factor sees it."""
         return self.frame.value(u[None])[0]
@@ -58,6 +63,11 @@ class Curved(NamedTuple):
     family: Any
     cavity: jax.Array
     own: Line
+
+    @property
+    def place(self) -> Place:
+        """Of the coordinate on the line of u."""
+        return self.own.centre, self.own.scale
 
     def value(self, u: jax.Array) -> jax.Array:
         """x as the factor sees it."""
@@ -99,7 +109,8 @@ def joint(
     def log_cavity(u: jax.Array) -> jax.Array:
         return jnp.sum(jnp.stack([own.log_density(u[k]) for k, own in enumerate(slots)]))
 
-    rule = integrate_product(log_t, log_cavity, len(slots), order, REACH)
+    centres, scales = (jnp.stack(part) for part in zip(*(own.place for own in slots), strict=True))
+    rule = integrate_product(log_t, log_cavity, len(slots), order, (centres, jnp.diag(scales)), REACH)
     found = proper & (rule.log_z > -jnp.inf)
     values, slopes = jax.vmap(jax.value_and_grad(log_t))(rule.nodes)
     answers = [

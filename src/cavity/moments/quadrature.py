@@ -114,10 +114,12 @@ class Quadrature(Moments):
             places = None if marks is None else (jnp.ravel(marks) - frame.mean) / frame.root[0]
             # The site rests on the slopes: they must be resolved where they lie, be it far out in the cavity's tail.
             slopes = jax.grad(log_t)
-            rule = integrate(lambda u: log_t(u[None]), log_normal, lambda u: log_abs(slopes(u[None])), places)
+            place = (frame.mean[0], frame.root[0, 0])
+            rule = integrate(lambda u: log_t(u[None]), log_normal, lambda u: log_abs(slopes(u[None])), places, place)
             rule = rule._replace(nodes=rule.nodes[:, None])
         else:
-            rule = integrate_product(log_t, log_normal, size, self.order or ORDERS[size])
+            order = self.order or ORDERS[size]
+            rule = integrate_product(log_t, log_normal, size, order, (frame.mean, frame.root))
         mean, spread, change = whitened_moments(rule, jax.vmap(jax.grad(log_t))(rule.nodes), frame)
         error = jnp.where(frame.proper, rule.error, jnp.inf)
         return tilted(family, frame, rule.log_z, mean, spread, change), {"error": error}
@@ -161,6 +163,7 @@ def constrained(
         coordinate.log_density,
         lambda u: log_abs(coordinate.statistics(u)),
         None if marks is None else coordinate.position(marks),
+        (coordinate.centre, coordinate.scale),
     )
     found = proper & (rule.log_z > -jnp.inf)
     if matches_squares(family):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cavity._core.tiers import tiered_jit
 from cavity._numerics import blocked
@@ -79,8 +80,9 @@ class Stage(NamedTuple):
     left: jax.Array
 
 
+@jax.custom_jvp
 def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
-    """q for the sites (ν, τ)."""
+    """q for the sites (ν, τ). Its derivatives are those of `dense_slopes`, in reverse mode too."""
     root, width = roots(k, tau), window_sizes(tau.size)[0]
     factor = blocked.blocked_cholesky(k, root, width)
     positive = weights_and_mean(k, factor, root, nu)
@@ -106,6 +108,32 @@ def dense(k: jax.Array, nu: jax.Array, tau: jax.Array) -> Dense:
     proper = jnp.isfinite(log_partition) & jnp.all(jnp.isfinite(mean)) & jnp.all(variance > 0)
     sites = jnp.stack([nu, tau], axis=-1)
     return Dense(mean, variance, stage.covariance, stage.weak, weights, sites, log_partition, divergence, proper)
+
+
+@dense.defjvp
+def dense_slopes(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[Dense, Dense]:
+    """How q moves with K, ν and τ: with P = I − Σ T,
+
+    dΣ = P dK Pᵀ − Σ dT Σ,    dmean = P dK α + Σ (dν − dT mean),    dα = dν − dT mean − T dmean,
+    d ½ log |I + K T| = ½ tr (T P dK) + ½ Σ dτᵢ Σᵢᵢ.
+    """
+    (k, nu, tau), (dk, dnu, dtau) = primals, tangents
+    q = dense(k, nu, tau)
+    covariance = blocked.symmetric_from_columns(q.covariance)
+    dk = 0.5 * (dk + dk.T)  # of a triangle alone nothing is known
+    part = jnp.where(identity(tau.size), q.weak, -covariance * tau)
+    pull = dnu - dtau * q.mean
+    dmean = part @ (dk @ q.weights) + covariance @ pull
+    dweights = pull - tau * dmean
+    dcovariance = part @ dk @ part.T - (covariance * dtau) @ covariance
+    dvariance = jnp.diagonal(dcovariance)
+    dweak = -dtau * q.variance - tau * dvariance
+    dhalf_log_det = 0.5 * (jnp.sum(tau[:, None] * part * dk) + jnp.sum(dtau * q.variance))
+    dlog_partition = 0.5 * (dnu @ q.mean + nu @ dmean) - dhalf_log_det
+    ddivergence = 0.5 * (dweights @ q.mean + q.weights @ dmean + jnp.sum(dweak)) + dhalf_log_det
+    blocks = blocked.cut_columns((dcovariance,), q.covariance[0].shape[1])
+    none = np.zeros(np.shape(q.proper), jax.dtypes.float0)
+    return q, Dense(dmean, dvariance, blocks, dweak, dweights, dlog_partition, ddivergence, none)
 
 
 def weights_and_mean(

@@ -120,7 +120,8 @@ def weight_precision(prior_variance: Any, d: int) -> jax.Array:
             if not has_cholesky_factor(given):
                 raise ValueError("prior_variance must be positive definite; found a matrix that is not.")
         return jnp.linalg.inv(jnp.asarray(given))
-    given = checks.array("prior_variance", np.atleast_1d(prior_variance), (1,))
+    whole = jnp.atleast_1d(prior_variance) if is_traced(prior_variance) else np.atleast_1d(prior_variance)
+    given = checks.array("prior_variance", whole, (1,))
     if given.shape not in {(1,), (d,)}:
         raise ValueError(f"prior_variance must be a number or one per feature, {d}; found {given.shape}.")
     if not is_traced(given) and not (np.asarray(given) > 0).all():

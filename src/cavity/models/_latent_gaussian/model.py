@@ -355,7 +355,11 @@ def at_rows(evaluate: Callable[[Any], Any], rows: Any, axes: int = 1) -> Any:
     n = len(rows)
     size = padded_size(n, rows)
     found = evaluate(padded(rows, size))
-    return found if size == n else jax.tree.map(lambda part: np.asarray(part)[(slice(n),) * axes], found)
+    if size == n:
+        return found
+    # Traced where the parameters of the kernel are.
+    known = found if is_traced(found) else jax.tree.map(np.asarray, found)
+    return jax.tree.map(lambda part: part[(slice(n),) * axes], known)
 
 
 def spanned_rows(group: SiteGroup, rows: Any, kernel: Kernel, basis: Basis) -> Spanned:
