@@ -75,6 +75,7 @@ def evidence_of_visits(problem: Problem, method: UpdateRule, state: State) -> ja
         for number in range(len(problem.groups))
     )
     divergence = problem.posterior.divergence(problem.prior, state.q)
+    assert divergence is not None
     return sum(found, problem.posterior.log_mass(problem.prior)) - divergence
 
 

@@ -98,6 +98,7 @@ def agreed_copies(
         return local + rows.multiplicity[:, None] * (site - rows.site), rows._replace(site=site)
 
     def step_from(site: jax.Array, trial: ProposedUpdate) -> jax.Array:
+        assert trial.share is not None
         go = (several & trial.accepted)[:, None]
         return jnp.where(go, trial.share[:, None] * (trial.message / method.power - site), 0.0)
 
