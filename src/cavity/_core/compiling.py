@@ -28,11 +28,11 @@ import jax
 
 from cavity._core.kept_programs import ProgramFolder, open_folder
 
-try:
+jax_cache: Any = None
+jax_config: Any = None
+with contextlib.suppress(ImportError):  # a version of JAX that has them elsewhere keeps no programs
     from jax._src import compilation_cache as jax_cache
     from jax._src import config as jax_config
-except ImportError:  # a version of JAX that has them elsewhere: nothing is kept
-    jax_cache = jax_config = None
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 #: what is done to a program before it can run; that it is read from a file instead is part of the last
@@ -145,7 +145,7 @@ class LentFolder:
             yield
             return
         self.mine.folder = folder
-        least = jax_config.persistent_cache_min_compile_time_secs  # type: ignore[union-attr]
+        least = jax_config.persistent_cache_min_compile_time_secs
         try:
             # JAX keeps what took it a second to compile; the many small programs are worth keeping as well.
             with least(0.0) if least.value == 1.0 else contextlib.nullcontext():

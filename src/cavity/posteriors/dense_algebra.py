@@ -132,8 +132,9 @@ def dense_slopes(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
     dlog_partition = 0.5 * (dnu @ q.mean + nu @ dmean) - dhalf_log_det
     ddivergence = 0.5 * (dweights @ q.mean + q.weights @ dmean + jnp.sum(dweak)) + dhalf_log_det
     blocks = blocked.cut_columns((dcovariance,), q.covariance[0].shape[1])
+    dsites = jnp.stack([dnu, dtau], axis=-1)
     none = np.zeros(np.shape(q.proper), jax.dtypes.float0)
-    return q, Dense(dmean, dvariance, blocks, dweak, dweights, dlog_partition, ddivergence, none)
+    return q, Dense(dmean, dvariance, blocks, dweak, dweights, dsites, dlog_partition, ddivergence, none)
 
 
 def weights_and_mean(
