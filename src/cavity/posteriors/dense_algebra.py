@@ -133,7 +133,7 @@ def dense_slopes(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
     ddivergence = 0.5 * (dweights @ q.mean + q.weights @ dmean + jnp.sum(dweak)) + dhalf_log_det
     blocks = blocked.cut_columns((dcovariance,), q.covariance[0].shape[1])
     dsites = jnp.stack([dnu, dtau], axis=-1)
-    none = np.zeros(np.shape(q.proper), jax.dtypes.float0)
+    none: Any = np.zeros(np.shape(q.proper), jax.dtypes.float0)
     return q, Dense(dmean, dvariance, blocks, dweak, dweights, dsites, dlog_partition, ddivergence, none)
 
 
