@@ -49,7 +49,7 @@ INTERRUPTED = """
         print("not interrupted")
     except KeyboardInterrupt:
         print("KeyboardInterrupt")
-    assert sent and signal.getsignal(signal.SIGINT) is handler and threading.active_count() == 1
+    assert sent and signal.getsignal(signal.SIGINT) is handler
     if "again" in sys.argv:
         print(float(ask()).hex())
         jax.clear_caches()
