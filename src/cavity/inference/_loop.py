@@ -232,7 +232,7 @@ def initial_state(
 def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
-    rebuilt, skipped = False, state.counts.improper_cavity
+    rebuilt, unsure = False, state.counts.unsure
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
@@ -257,9 +257,10 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
 
     residuals = state.residuals.at[state.sweep].set(jnp.max(jnp.concatenate(state.mismatch)))
     state = state._replace(residuals=residuals, sweep=state.sweep + 1)
-    visits = state.counts.improper_cavity
-    skipping = state.skipping.after(state.sweep, visits, state.mismatch, patient=method.projection.memory > 0)
-    stuck = is_stuck(state.mismatch, visits - skipped)
+    skipping = state.skipping.after(
+        state.sweep, state.counts.improper_cavity, state.mismatch, patient=method.projection.memory > 0
+    )
+    stuck = is_stuck(state.mismatch, state.counts.unsure > unsure)
     return state._replace(skipping=skipping._replace(hopeless=skipping.hopeless | stuck))
 
 

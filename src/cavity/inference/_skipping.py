@@ -61,8 +61,8 @@ class Skipping(NamedTuple):
         return jax.tree.map(lambda new, old: jnp.where(sweep % EVERY == 0, new, old), seen, self)
 
 
-def is_stuck(mismatch: tuple[jax.Array, ...], skipped: jax.Array) -> jax.Array:
-    """Whether a sweep, in which so many visits were left out, has changed no site, and so no other would."""
+def is_stuck(mismatch: tuple[jax.Array, ...], unsure: jax.Array) -> jax.Array:
+    """Whether a sweep has changed no site, and so no other would; unsure sites may be known better in the next one."""
     together = jnp.concatenate(mismatch)
     left_out = jnp.isinf(together)
-    return jnp.all(left_out | (together == 0)) & jnp.any(left_out) & (skipped >= jnp.sum(left_out))
+    return jnp.all(left_out | (together == 0)) & jnp.any(left_out) & ~unsure
