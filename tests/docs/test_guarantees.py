@@ -27,8 +27,8 @@ def test_every_guarantee_names_a_test():
     assert [row for row in rows if "`tests/" not in row] == []
 
 
-def test_every_fuzzer_has_its_counts():
-    assert {f"{name}.py" for _, name, *_ in COUNTS} == {path.name for path in ROOT.glob("benchmarks/fuzz_*.py")}
+def test_every_fuzzer_is_named():
+    assert {path.name for path in ROOT.glob("benchmarks/fuzz_*.py")} <= {Path(name).name for name in NAMED}
 
 
 @pytest.mark.parametrize("row", COUNTS, ids=lambda row: row[0])
