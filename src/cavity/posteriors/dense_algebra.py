@@ -10,7 +10,7 @@ F₂ F₂ᵀ, F₂ = Σ₁ W L₂⁻ᵀ; when that factor does not exist, q is i
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -128,7 +128,7 @@ def dense_slopes(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
     dlog_partition = 0.5 * (dnu @ q.mean + nu @ dmean) - dhalf_log_det
     ddivergence = 0.5 * (dweights @ q.mean + q.weights @ dmean + jnp.sum(dweak)) + dhalf_log_det
     blocks = blocked.cut_columns((dcovariance,), q.covariance[0].shape[1])
-    none = np.zeros(np.shape(q.proper), jax.dtypes.float0)
+    none: Any = np.zeros(np.shape(q.proper), jax.dtypes.float0)
     return q, Dense(dmean, dvariance, blocks, dweak, dweights, dlog_partition, ddivergence, none)
 
 
