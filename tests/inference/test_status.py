@@ -9,13 +9,13 @@ import cavity as cv
 
 #: kinds of every family and form, each with the methods that share most programs with others
 RUNS = {
-    "kernel, student_t": ("Auto", "EP", "RestrictedEP"),
+    "kernel, student_t": ("Auto", "RestrictedEP"),
     "weights, step": ("Auto", "PowerEP"),
     "inducing, logistic": ("EP",),
-    "one number, clutter": ("Auto", "RelaxedEP", "ConvergentEP"),
+    "one number, clutter": ("Auto", "ConvergentEP"),
     "vector, diagonal": ("Auto", "RestrictedEP"),
-    "Dirichlet": ("EP", "ADF"),
-    "Gamma": ("EP", "RestrictedEP"),
+    "Dirichlet": ("EP",),
+    "Gamma": ("EP",),
     "network, spins": ("EP",),
 }
 

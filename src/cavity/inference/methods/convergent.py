@@ -44,10 +44,10 @@ def settle(
 
 
 def judge_sites(problem: Problem, method: UpdateRule, sites: Any, key: jax.Array, unfinished: Status) -> Solution:
-    """The solution that given sites make, with the status their own measurement supports."""
+    """The solution that given sites make, with the status that their own measurement, its one residual, supports."""
     state, report, evidence, _ = settle(problem, method.as_compiled(), Start(sites), key)
     solution = to_numpy(as_solution(problem, method, state, report, evidence, unfinished))
-    return dataclasses.replace(solution, residuals=solution.residuals[: method.max_sweeps])
+    return dataclasses.replace(solution, residuals=np.atleast_1d(solution.mismatch))
 
 
 def can_solve(problem: Problem) -> bool:
