@@ -198,8 +198,8 @@ def one_pass(rng):
     """
     centre, sd, n = magnitude(rng, 1.0, 1e7), 1.0, int(rng.integers(1, 5))
     centre = float(np.rint(centre))
-    low = centre + rng.uniform(-3, 1, n)
-    high = np.where(rng.random(n) < 0.5, low + rng.uniform(0.5, 5, n), np.inf)
+    low = centre + rng.uniform(-3, 0, n)
+    high = np.where(rng.random(n) < 0.5, centre + rng.uniform(0.5, 5, n), np.inf)
     with mpmath.workdps(DIGITS):
         mean, variance, exact = mpmath.mpf(0), mpmath.mpf(sd) ** 2, mpmath.mpf(0)
         for a, b in zip(low, high, strict=True):
