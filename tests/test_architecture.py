@@ -57,7 +57,7 @@ def shared_names(kind):
 
 
 def test_the_library_stays_small():
-    assert sum(map(code_lines, FILES)) <= 24_300
+    assert sum(map(code_lines, FILES)) <= 24_800
 
 
 def test_a_file_is_one_idea_and_at_most_400_lines():
