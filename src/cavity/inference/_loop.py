@@ -232,7 +232,7 @@ def initial_state(
 def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) -> State:
     """One pass over all groups, then q rebuilt from the sites."""
     schedule = problem.schedule if method.schedule is None else method.schedule
-    rebuilt, unsure = False, state.counts.unsure
+    rebuilt, before, unsure = False, state, state.counts.unsure
     for number, group in enumerate(problem.groups):
         mismatch = state.mismatch[number]
         if schedule.needs_mismatch:
@@ -260,7 +260,7 @@ def sweep(problem: Problem, method: UpdateRule, key: jax.Array, state: State) ->
     skipping = state.skipping.after(
         state.sweep, state.counts.improper_cavity, state.mismatch, patient=method.projection.memory > 0
     )
-    stuck = is_stuck(state.mismatch, state.counts.unsure > unsure)
+    stuck = is_stuck((before.sites, before.memory), (state.sites, state.memory), state.counts.unsure > unsure)
     return state._replace(skipping=skipping._replace(hopeless=skipping.hopeless | stuck))
 
 
