@@ -338,7 +338,7 @@ def fit_exact_gp(
     space = SearchSpace(kernel.theta, kernel.bounds, sites.factor, free, deviations)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     learned, solution = kernel.with_theta(found.theta), found.solution
-    warn_of_lost_digits(solution)
+    warn_of_lost_digits(solution, learned=bool(free))
     if found.history:
         check_kernel(learned, inputs, n, "kernel_(X), where the search ended,")
     latent = solution.q.mean, solution.q.variance

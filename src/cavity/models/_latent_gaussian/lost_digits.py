@@ -13,8 +13,9 @@ from cavity.inference.solution import Solution
 from cavity.posteriors.dense_gaussian import DenseGaussian
 
 EPS = float(np.finfo(float).eps)
-#: share of an answer that may be rounding without a word; the evidence per row loses a tenth of it
-LOST = 1e-7
+#: share of an answer that may be rounding without a word, of which the evidence per row loses a tenth; and where the
+#: noise was learned, whose lower bound is for observations without any
+LOST, LOST_IF_LEARNED = 1e-7, 1e-5
 
 
 def lost_share(solution: Solution) -> float:
@@ -30,10 +31,10 @@ def lost_share(solution: Solution) -> float:
     return EPS * float(np.max((np.sqrt(tau) * size)[counts], initial=0.0))
 
 
-def warn_of_lost_digits(solution: Solution) -> None:
-    """A warning where so many digits are lost that it should be known."""
+def warn_of_lost_digits(solution: Solution, learned: bool = False) -> None:
+    """A warning where so many digits are lost that it should be known. learned: whether the likelihood was."""
     lost = lost_share(solution)
-    if lost > LOST:
+    if lost > (LOST_IF_LEARNED if learned else LOST):
         warnings.warn(
             f"Beside the noise the latents are so large, or their prior so nearly singular, that some {lost:.0e} of "
             "mean, standard deviation and log evidence per row may be rounding: scale the columns of X and centre the "

@@ -212,7 +212,7 @@ def fit_sparse_gp(
     check_finite_rows("kernel(X)", build(*space.parameters(space.start)).prior.rows)
     found = fit_evidence(space, build, gradient, optimize=optimize, **search)
     solution = found.solution
-    warn_of_lost_digits(solution)
+    warn_of_lost_digits(solution, learned=bool(free))
     (group,) = solution.problem.groups
     latent = solution.view("latent_mean"), solution.view("latent_variance")
     return SparseGP(
