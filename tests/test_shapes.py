@@ -252,6 +252,7 @@ def test_problems_keep_to_the_shapes_of_the_contracts(problems, called):
     clutter = cv.infer(problems[0][0])
     clutter.check()
     clutter.log_density(0.5)
+    assert len(clutter.loo_log_predictive) == 1
     cv.factors.Probit().predict(POINTS, 1.0)
     assert called >= expected_calls(Factor, Moments, Posterior, Projection, Schedule)
 

@@ -1,5 +1,6 @@
 """Latent Gaussian models against the thesis, an independent EP in NumPy, GPy's numbers, and limits."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -201,7 +202,9 @@ def test_evidence_of_regression_almost_without_noise(amplitude, noise, length_sc
         total = mp.matrix(K.tolist()) + mp.mpf(noise) * mp.eye(12)
         fit = (mp.matrix(y.tolist()).T * mp.lu_solve(total, mp.matrix(y.tolist())))[0]
         exact = float(-(fit + mp.log(mp.det(total)) + 12 * mp.log(2 * mp.pi)) / 2)
-    s = cv.infer(cv.models.latent_gaussian(y=y, likelihood=cv.factors.Gaussian(noise), kernel_matrix=K))
+    lost = pytest.warns(RuntimeWarning, match="may be rounding") if allowed > 1e-4 else contextlib.nullcontext()
+    with lost:
+        s = cv.infer(cv.models.latent_gaussian(y=y, likelihood=cv.factors.Gaussian(noise), kernel_matrix=K))
     assert s.log_evidence == pytest.approx(exact, abs=allowed)
 
 

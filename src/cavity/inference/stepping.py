@@ -241,7 +241,7 @@ def evidence_of_pass(problem: Any, method: UpdateRule, state: State) -> jax.Arra
         >>> problem, method = cv.models.clutter([0.1, 2.3, 1.9]), cv.ADF()
         >>> state, _ = cv.stepping.step(problem, method, cv.stepping.init(problem, method))
         >>> print(cv.stepping.evidence_of_pass(problem, method, state).round(3))
-        -6.963
+        -7.68
     """
     check_method(method)
     if not method.single_pass:

@@ -1,15 +1,11 @@
 """The contract of a posterior: how q is stored and how a change of sites is absorbed.
 
-Natural parameters of sites come in groups. A posterior can rebuild q from prior and sites (`refresh`, which the loop
-does after every sweep because the updates lose digits) and answers what part of q a site sees (`marginals`), and what
-of a value (`factor_arguments`).
+A posterior can rebuild q from prior and sites (`refresh`, after every sweep, because updates lose digits) and answers
+what part of q a site sees (`marginals`), and what of a value (`factor_arguments`).
 
 Sites that are visited one after another go through *windows*: `begin` opens a pass over the sites in a given order,
 `open` takes out what the next few sites need, `local` and `absorb` work inside that window, `close` puts the outcome
-back into the pass. A posterior without windows has one, q itself.
-
-In the shapes of arrays `sites` are rows, `k` the natural parameters and `l` the local coordinates of one message; names
-with `_` differ from group to group (docs/notation.md, Shapes).
+back into the pass. A posterior without windows has one, q itself. Shapes: docs/notation.md.
 """
 
 from abc import ABC, abstractmethod
@@ -18,17 +14,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Array, Bool, Float, Int, Key
 
-Q = Any
-Pass = Any
-Window = Any
+Q = Pass = Window = Any
 
 
 class Equations(NamedTuple):
     """One group's part of the linear equations M_i Σ_j F_ij w_j x_j + D_i x_i = g_i for changes x of all sites.
 
     F_ij is the covariance under q of the statistics of sites i and j, w_j the multiplicity of site j, all in the
-    families' local coordinates at the marginals that the sites see. mixing, own, right: M, D (one matrix per site) and
-    g.
+    families' local coordinates at the marginals that the sites see. mixing: M; own: D, a matrix per site; right: g.
     """
 
     scope: Any
@@ -97,7 +90,8 @@ class Posterior(ABC):
         """Natural parameters of the marginal of q that sites `index` (a vector) of a group see, one row per site.
 
         Args:
-            prior, q: as in `refresh`.
+            prior: as in `refresh`.
+            q: as in `refresh`.
             scope: of the group.
             index: numbers of the sites; they may repeat.
 
@@ -121,7 +115,8 @@ class Posterior(ABC):
         """A pass over the sites `order` (a vector), to be visited in windows of `width` sites.
 
         Args:
-            prior, q: as in `refresh`.
+            prior: as in `refresh`.
+            q: as in `refresh`.
             scope: of the group that is visited.
             order: numbers of the sites.
             width: sites of an outermost window.
@@ -178,7 +173,9 @@ class Posterior(ABC):
         """`cavities` inside a window, of the sites at `place` in it.
 
         Args:
-            window, scope, place: as for `local`.
+            window: as for `local`.
+            scope: as for `local`.
+            place: as for `local`.
             removed: natural parameters to be taken out, one row per site.
 
         Returns:
@@ -325,8 +322,9 @@ class Posterior(ABC):
         """q as it was before `kept`.
 
         Args:
-            prior, groups: as in `refresh`.
+            prior: as in `refresh`.
             kept: of q.
+            groups: as in `refresh`.
 
         Returns:
             q as `refresh` gives it.
@@ -338,7 +336,8 @@ class Posterior(ABC):
         """What users look at, computed when asked for: mean, covariance, and what else the model calls its own.
 
         Args:
-            prior, q: as in `refresh`.
+            prior: as in `refresh`.
+            q: as in `refresh`.
 
         Returns:
             A function without arguments for every name.
@@ -392,7 +391,8 @@ class Posterior(ABC):
         """Minimal coordinates, or None where prior and q are not Gaussian.
 
         Args:
-            prior, q: as in `refresh`.
+            prior: as in `refresh`.
+            q: as in `refresh`.
 
         Returns:
             The centre and root of the prior, and z's mean and covariance under q; None where there are none.

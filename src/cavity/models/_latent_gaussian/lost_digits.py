@@ -21,7 +21,8 @@ LOST, LOST_IF_LEARNED = 1e-7, 1e-5
 def lost_share(solution: Solution) -> float:
     """Which share of a latent's standard deviation, or so, may be rounding."""
     (group,), (sites,), q = solution.problem.groups, solution.sites, solution.q
-    weights, tau = np.asarray(group.multiplicities), np.abs(np.asarray(sites)[:, 1])
+    weights = np.ones(group.size) if group.multiplicity is None else np.asarray(group.multiplicity, float)
+    tau = np.abs(np.asarray(sites)[:, 1])
     counts = weights > 0
     if isinstance(solution.problem.posterior, DenseGaussian):
         size = np.asarray(solution.problem.prior.covariance.diagonal())

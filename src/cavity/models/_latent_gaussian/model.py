@@ -205,7 +205,7 @@ class LatentGaussian:
     def interpret(self, solution: Solution) -> LatentGaussianSolution:
         """The solution of this model's problem, with predictions; `infer(model)` returns it."""
         own, n = solution, self.group.size
-        if np.ndim(solution.code) == 0:
+        if not is_traced(solution) and np.ndim(solution.code) == 0:
             warn_of_lost_digits(solution)
         if solution.problem.groups[0].size != n:
             own = without_padding(solution, self.problem(), n)
@@ -242,7 +242,7 @@ def without_padding(solution: Solution, problem: Problem, n: int) -> Solution:
         starts = np.cumsum([0, *(block.shape[1] for block in q.covariance)])
         pairs = zip(starts, q.covariance, strict=False)
         covariance = tuple(block[: n - start, : n - start] for start, block in pairs if start < n)
-        latents = {name: rows(getattr(q, name)) for name in ("mean", "variance", "weak", "weights")}
+        latents = {name: rows(getattr(q, name)) for name in ("mean", "variance", "weak", "weights", "sites")}
         changes["q"] = q._replace(covariance=covariance, **latents)
     changes["evaluations"] = solution.evaluations * n // size
     return dataclasses.replace(solution, problem=problem, **changes)
