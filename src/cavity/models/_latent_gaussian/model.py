@@ -205,7 +205,7 @@ class LatentGaussian:
     def interpret(self, solution: Solution) -> LatentGaussianSolution:
         """The solution of this model's problem, with predictions; `infer(model)` returns it."""
         own, n = solution, self.group.size
-        if np.ndim(solution.code) == 0:
+        if not is_traced(solution.code) and np.ndim(solution.code) == 0:
             warn_of_lost_digits(solution)
         if solution.problem.groups[0].size != n:
             own = without_padding(solution, self.problem(), n)
