@@ -1,6 +1,6 @@
 # Everything happens inside .venv and build/; nothing is installed globally.
 #   make run     set up on first use, then show the demo
-#   make test    every check that has to pass before a change goes in
+#   make test    the checks of every day; make test-long has the rest: both have to pass before a change goes in
 
 PYTHON ?= python3
 VENV   := .venv
@@ -9,16 +9,22 @@ BUILD  := build
 LOCK   := requirements.lock
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# the tests of `make check`
+LOWER  := tests/_diagnostics tests/_numerics tests/_storage tests/exact_inference tests/families tests/inference/test_loop.py \
+          tests/inference/test_methods.py tests/inference/test_stepping.py tests/kernels tests/posteriors tests/reports tests/test_architecture.py
 # what the tests need besides the library and its extras
 TEST_PACKAGES := beartype pytest pytest-xdist hypothesis mpmath networkx pandas dask[dataframe]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test lint types imports unit docs wheel format lock lowest newest reproductions bench clean
+.PHONY: help setup run check test test-long lint types imports unit docs wheel format lock lowest newest reproductions bench clean
 
 help:
 	@echo "make run      the demo"
-	@echo "make test     all checks: lint imports types docs wheel unit"
+	@echo "make check    the quickest checks, for while you work: lint, imports and the tests of the lower modules"
+	@echo "make test     lint, imports, types, docs, wheel and the tests"
+	@echo "make test-long   the long tests: experiments in small, fuzzers, batteries of others, kills, searches"
 	@echo "make format   rewrite the sources in the house format"
 	@echo "make lock     refresh $(LOCK) from pyproject.toml (LOCK_FLAGS=--upgrade moves every pin)"
 	@echo "make lowest   the tests on the lowest versions that pyproject.toml allows (make newest: on the newest there are)"
@@ -50,6 +56,10 @@ setup: $(VENV)/.installed
 run: setup
 	$(BIN)/cavity demo
 
+check: setup
+	@$(MAKE) --no-print-directory lint imports
+	$(PYTEST) -m "not searching and not long" $(LOWER)
+
 # Types, pages and wheel keep one core busy each, and go side by side.
 test: setup
 	@$(MAKE) --no-print-directory lint imports
@@ -67,10 +77,14 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
-# Most tests compile more than they run, and tests/conftest.py prefers quick compilation; long searches want quick code.
 unit: setup
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not searching"
-	OPTIMISED_CODE=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m searching
+	$(PYTEST) -m "not searching and not long"
+
+# Most tests compile more than they run, and tests/conftest.py prefers quick compilation; long searches want quick code.
+test-long: setup
+	$(PYTEST) -m "long and not searching"
+	OPTIMISED_CODE=1 $(PYTEST) -m searching
+	@echo "All long checks passed."
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(BUILD)/site

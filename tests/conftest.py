@@ -50,6 +50,48 @@ def pytest_sessionstart(session):
         excess -= size
 
 
+#: what `make test` leaves to `make test-long`: files and folders under tests/
+LONG = (
+    # experiments in small, and the pages' code
+    "docs/test_docs.py",
+    "docs/test_examples.py",
+    "reproductions",
+    # fuzzers, and many random problems against an answer of their own
+    "factor_graph/test_distributions.py",
+    "factor_graph/test_random_trees.py",
+    "inference/test_derivatives.py",
+    "inference/test_every_model.py",
+    "inference/test_evidence_digits.py",
+    "inference/test_evidence_of_probabilities.py",
+    "inference/test_status.py",
+    "models/test_clutter.py",
+    "models/test_mixture_weights.py",
+    "test_damaged_files.py",
+    "test_equal.py",
+    # batteries of scikit-learn
+    "estimators/test_checks.py",
+    # processes of their own: kills, forks, interruptions, clusters, first answers
+    "_cli/test_cache.py",
+    "_core/test_compiling.py",
+    "_core/test_kept_programs.py",
+    "_core/test_processes.py",
+    "_core/test_saved_objects.py",
+    "_core/test_tiers.py",
+    "distributed",
+    "models/streaming/test_checkpoint.py",
+    "test_compiled_programs.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what takes long by where it stands."""
+    root = Path(__file__).parent
+    for item in items:
+        place = item.path.relative_to(root).as_posix()
+        if any(place == own or place.startswith(f"{own}/") for own in LONG):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(autouse=True)
 def _double_precision():
     with jax.enable_x64(True):
