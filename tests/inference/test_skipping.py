@@ -45,6 +45,8 @@ def test_a_sweep_that_changes_nothing_is_the_last_one(change, unsure, stuck):
     before = (jnp.ones((3, 2)), jnp.zeros((4, 1)))
     after = (before[0], before[1].at[2].add(change))
     assert bool(is_stuck(before, after, jnp.asarray(unsure))) is stuck
+    lost = jax.tree.map(lambda own: own.at[0].set(jnp.nan), (before, after))
+    assert bool(is_stuck(*lost, jnp.asarray(unsure))) is stuck
 
 
 def test_a_run_that_can_change_no_site_ends_with_that_sweep():

@@ -64,5 +64,5 @@ class Skipping(NamedTuple):
 
 def is_stuck(before: Any, after: Any, unsure: jax.Array) -> jax.Array:
     """Whether a sweep has changed nothing, and so no other would; unsure sites may be known better in the next one."""
-    same = jax.tree.map(lambda old, new: jnp.all(old == new), before, after)
+    same = jax.tree.map(lambda old, new: jnp.all((old == new) | (jnp.isnan(old) & jnp.isnan(new))), before, after)
     return reduce(jnp.logical_and, jax.tree.leaves(same), ~unsure)

@@ -33,8 +33,11 @@ def lost_share(solution: Solution) -> float:
 
 
 def warn_of_lost_digits(solution: Solution, learned: bool = False) -> None:
-    """A warning where so many digits are lost that it should be known. learned: whether the likelihood was."""
-    lost = lost_share(solution)
+    """A warning where so many digits are lost that it should be known. learned: whether the likelihood was.
+
+    Of a run that did not converge, the status says that its numbers are not to be relied on.
+    """
+    lost = lost_share(solution) if solution.converged else 0.0
     if lost > (LOST_IF_LEARNED if learned else LOST):
         warnings.warn(
             f"Beside the noise the latents are so large, or their prior so nearly singular, that some {lost:.0e} of "
