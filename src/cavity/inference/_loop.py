@@ -342,4 +342,6 @@ def learn_unsure(problem: Problem, method: UpdateRule, state: State, report: Rep
         moments[number] = jax.tree.map(own_memory, learned)
         goes_on = goes_on or changed
     state = state._replace(moments=tuple(moments))
-    return state._replace(finished=jnp.zeros((), bool)) if goes_on else state
+    # With what is known now sites may move that could not before.
+    hopes = state.skipping._replace(hopeless=jnp.zeros((), bool))
+    return state._replace(finished=jnp.zeros((), bool), skipping=hopes) if goes_on else state
