@@ -25,6 +25,7 @@ INTERRUPTED = """
     import cavity as cv
     from cavity._core.compiling import STAGES
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start what runs behind it without one
     stage, begun, sent = sys.argv[1], [], []
 
     def interrupt(number):
