@@ -2,9 +2,9 @@
 
 XLA's backend is most of the time until a first answer. On a processor it takes a fifth to a third of that when told
 not to optimise, and its code takes up to three times as long; on a GPU a first answer takes 0.6 of the time when XLA is
-told not to try which kernel for a matrix product is the fastest. So a program is made quickly at first; when it has been used for `USED`
-seconds a thread makes the optimised one, which takes its place as soon as it is there. Both are made from one trace.
-The answers agree to rounding.
+told not to try which kernel for a matrix product is the fastest. So a program is made quickly at first; when it has
+been used for `USED` seconds a thread makes the optimised one, which takes its place as soon as it is there. Both are
+made from one trace. The answers agree to rounding.
 
 The environment variable CAVITY_COMPILE asks for one tier alone: `optimised`, whose bits do not depend on when a program
 is replaced, or `quick`. Where XLA_FLAGS says how XLA is to optimise, that holds and there are no tiers.
